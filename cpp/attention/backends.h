@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+#include "attention/problem.h"
+#include "core/backend_table.h"
+
+namespace sparsek::attention {
+
+using AttentionBackend = Backend<Problem, AttentionArgs>;
+
+namespace sm90_unfused {
+AttentionBackend backend();
+}
+namespace cpu {
+AttentionBackend backend();
+}
+
+/// In order of preference.
+const std::vector<AttentionBackend>& backends();
+
+}  // namespace sparsek::attention

@@ -1,0 +1,13 @@
+#include "bsr_gemm/backends.h"
+
+namespace sparsek::bsr {
+
+const std::vector<BsrGemmBackend>& backends() {
+  static const std::vector<BsrGemmBackend> table = {
+      simt::backend(),
+      cpu::backend(),
+  };
+  return table;
+}
+
+}  // namespace sparsek::bsr

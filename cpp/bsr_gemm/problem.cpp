@@ -1,0 +1,136 @@
+#include "bsr_gemm/problem.h"
+
+#include <cmath>
+
+#include "core/checks.h"
+#include "core/message.h"
+
+namespace sparsek::bsr {
+namespace {
+
+constexpr std::int64_t kMaxBlock = 256;
+
+void check_sparse(const char* name, const BsrMatrixView& matrix) {
+  check_tensor(cat(name, ".values").c_str(), matrix.values, 3);
+  for (const std::int64_t extent : {matrix.block_rows(), matrix.block_cols()}) {
+    require_value(extent >= 1 && extent <= kMaxBlock, name,
+                  ": expected a block shape from 1x1 to ", kMaxBlock, "x", kMaxBlock, ", got ",
+                  matrix.block_rows(), "x", matrix.block_cols());
+  }
+  require_value(matrix.rows >= 0 && matrix.rows % matrix.block_rows() == 0, name,
+                ": expected rows that are a multiple of the block's ", matrix.block_rows(),
+                ", got ", matrix.rows);
+  require_value(matrix.cols >= 0 && matrix.cols % matrix.block_cols() == 0, name,
+                ": expected columns that are a multiple of the block's ", matrix.block_cols(),
+                ", got ", matrix.cols);
+  require_value(matrix.row_offsets != nullptr, name, ": expected row_offsets, got null");
+  require_value(matrix.col_indices != nullptr || matrix.nnz() == 0, name,
+                ": expected col_indices for ", matrix.nnz(), " blocks, got null");
+}
+
+const TensorView& values_of(const MatrixOperand& operand) {
+  return operand.sparse ? operand.sparse->values : operand.dense;
+}
+std::int64_t rows_of(const MatrixOperand& operand) {
+  return operand.sparse ? operand.sparse->rows : operand.dense.shape[0];
+}
+std::int64_t cols_of(const MatrixOperand& operand) {
+  return operand.sparse ? operand.sparse->cols : operand.dense.shape[1];
+}
+BlockShape block_of(const MatrixOperand& operand) {
+  if (!operand.sparse) return {};
+  return {operand.sparse->block_rows(), operand.sparse->block_cols()};
+}
+
+void check_operand(const char* name, const MatrixOperand& operand) {
+  require_value(operand.given(), name, ": expected a matrix, got none");
+  if (operand.sparse) {
+    check_sparse(name, *operand.sparse);
+  } else {
+    check_tensor(name, operand.dense, 2);
+  }
+}
+
+void check_shape(const char* name, const MatrixOperand& operand, std::int64_t rows,
+                 std::int64_t cols) {
+  require_value(rows_of(operand) == rows && cols_of(operand) == cols, name, ": expected shape (",
+                rows, ", ", cols, "), got (", rows_of(operand), ", ", cols_of(operand), ")");
+}
+
+Product product_of(const BsrGemmArgs& args) {
+  const bool a = args.a.sparse.has_value(), b = args.b.sparse.has_value();
+  if (args.out.sparse) {
+    require(!a && !b, ErrorKind::unsupported,
+            "out: a product sampled at a pattern is that of two dense matrices, got ",
+            a ? "a" : "b", " block-sparse");
+    return Product::sampled;
+  }
+  require(a || b, ErrorKind::unsupported,
+          "a, b: expected at least one block-sparse matrix, or a pattern for the result, got two "
+          "dense matrices");
+  return a && b ? Product::sparse_sparse : a ? Product::sparse_dense : Product::dense_sparse;
+}
+
+}  // namespace
+
+Problem make_problem(const BsrGemmArgs& args) {
+  check_operand("a", args.a);
+  check_operand("b", args.b);
+  check_operand("out", args.out);
+  const TensorView &a = values_of(args.a), &b = values_of(args.b), &out = values_of(args.out);
+
+  Problem problem;
+  problem.product = product_of(args);
+  problem.m = rows_of(args.a);
+  problem.k = cols_of(args.a);
+  problem.n = cols_of(args.b);
+  require_value(rows_of(args.b) == problem.k, "b: expected ", problem.k,
+                " rows (the columns of a), got shape (", rows_of(args.b), ", ", problem.n, ")");
+  check_shape("out", args.out, problem.m, problem.n);
+  if (problem.product == Product::sparse_sparse) {
+    require_value(block_of(args.a).cols == block_of(args.b).rows, "b: expected blocks of ",
+                  block_of(args.a).cols, " rows (the columns of a's blocks), got ",
+                  block_of(args.b).rows, "x", block_of(args.b).cols);
+  }
+  check_same_dtype("b", b, "a", a.dtype);
+  require(out.dtype == a.dtype || out.dtype == DType::float32, ErrorKind::invalid_type,
+          "out: expected dtype float32 or that of a (", to_string(a.dtype), "), got ",
+          to_string(out.dtype));
+  check_same_device("b", b.device, "a", a.device);
+  check_same_device("out", out.device, "a", a.device);
+  require_value(std::isfinite(args.alpha), "alpha: expected a finite number, got ", args.alpha);
+  require_value(std::isfinite(args.beta), "beta: expected a finite number, got ", args.beta);
+  if (args.beta != 0) {
+    check_operand("c", args.c);
+    const TensorView& c = values_of(args.c);
+    check_shape("c", args.c, problem.m, problem.n);
+    check_same_dtype("c", c, "out", out.dtype);
+    check_same_device("c", c.device, "a", a.device);
+    require_value(args.c.sparse.has_value() == args.out.sparse.has_value(), "c: expected a ",
+                  args.out.sparse ? "block-sparse" : "dense", " matrix, as out, got a ",
+                  args.c.sparse ? "block-sparse" : "dense", " one");
+    if (args.c.sparse) {
+      require_value(c.shape == out.shape, "c: expected the pattern of out, values ",
+                    shape_string(out), ", got ", shape_string(c));
+    }
+  }
+
+  problem.a_block = block_of(args.a);
+  problem.b_block = block_of(args.b);
+  problem.out_block = block_of(args.out);
+  problem.dtype = a.dtype;
+  problem.out_dtype = out.dtype;
+  problem.device = device_info(a.device);
+  return problem;
+}
+
+std::string to_string(const Problem& p) {
+  const auto operand = [](const BlockShape& block) {
+    return block.rows == 0 ? std::string("dense") : cat("BSR ", block.rows, "x", block.cols);
+  };
+  return cat(operand(p.a_block), " x ", operand(p.b_block), " -> ", operand(p.out_block), " m=",
+             p.m, " n=", p.n, " k=", p.k, " dtype=", to_string(p.dtype),
+             " out_dtype=", to_string(p.out_dtype), " device=", to_string(p.device.device));
+}
+
+}  // namespace sparsek::bsr

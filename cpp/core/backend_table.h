@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/log.h"
+#include "core/message.h"
+#include "sparsek/backend.h"
+
+namespace sparsek {
+
+/// Nothing, or the reason why not, in words with the values.
+using Reason = std::optional<std::string>;
+
+/// One row of an operation's table.
+template <class Problem, class Args>
+struct Backend {
+  const char* name;
+  Reason (*available)();                // on this machine
+  Reason (*supports)(const Problem&);   // this problem, on a machine that has the hardware
+  std::size_t (*workspace_bytes)(const Problem&);
+  void (*run)(const Problem&, const Args&);
+};
+
+template <class Problem, class Args>
+std::vector<BackendStatus> backend_statuses(const std::vector<Backend<Problem, Args>>& table) {
+  std::vector<BackendStatus> statuses;
+  for (const auto& backend : table) {
+    const Reason reason = backend.available();
+    statuses.push_back({backend.name, !reason.has_value(), reason.value_or("")});
+  }
+  return statuses;
+}
+
+/// The first backend that takes the problem, or the forced one; else an Error with each one's reason.
+template <class Problem, class Args>
+const Backend<Problem, Args>& select_backend(const char* operation,
+                                             const std::vector<Backend<Problem, Args>>& table,
+                                             const Problem& problem, const std::string& forced) {
+  std::string reasons;
+  std::string names;
+  for (const auto& backend : table) {
+    names += cat(names.empty() ? "" : ", ", backend.name);
+    if (!forced.empty() && forced != backend.name) continue;
+    // Ask about the problem first: it is the cheaper question, and its answer says more.
+    Reason reason = backend.supports(problem);
+    if (!reason) reason = backend.available();
+    if (!reason) {
+      if (log_enabled()) log_once(cat(operation, " ", to_string(problem), " -> ", backend.name));
+      return backend;
+    }
+    reasons += cat("\n  ", backend.name, ": ", *reason);
+  }
+  require_value(!reasons.empty(), "backend: expected one of ", names, ", got \"", forced, "\"");
+  fail(ErrorKind::unsupported, operation, ": no backend takes ", to_string(problem), reasons);
+}
+
+}  // namespace sparsek

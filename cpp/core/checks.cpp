@@ -1,0 +1,59 @@
+#include "core/checks.h"
+
+#include <cstdint>
+
+#include "core/message.h"
+
+namespace sparsek {
+
+void check_tensor(const char* name, const TensorView& tensor, int rank) {
+  require_value(tensor.rank == rank, name, ": expected ", rank, " axes, got shape ",
+                shape_string(tensor));
+  const bool floating = tensor.dtype == DType::float16 || tensor.dtype == DType::bfloat16 ||
+                        tensor.dtype == DType::float32;
+  require(floating, ErrorKind::invalid_type, name,
+          ": expected dtype float16, bfloat16 or float32, got ", to_string(tensor.dtype));
+  for (int axis = 0; axis < rank; ++axis) {
+    require_value(tensor.shape[axis] >= 0, name, ": expected a shape without negative extents, got ",
+                  shape_string(tensor));
+  }
+  require_value(tensor.data != nullptr || tensor.num_elements() == 0, name,
+                ": expected an address, got null for shape ", shape_string(tensor));
+}
+
+void check_contiguous_last_axis(const char* name, const TensorView& tensor) {
+  const int last = tensor.rank - 1;
+  require_value(tensor.shape[last] <= 1 || tensor.stride[last] == 1, name,
+                ": expected a contiguous last axis (stride 1), got stride ", tensor.stride[last]);
+}
+
+void check_same_dtype(const char* name, const TensorView& tensor, const char* expected_name,
+                      DType expected) {
+  require(tensor.dtype == expected, ErrorKind::invalid_type, name, ": expected the dtype of ",
+          expected_name, " (", to_string(expected), "), got ", to_string(tensor.dtype));
+}
+
+void check_same_device(const char* name, Device device, const char* expected_name,
+                       Device expected) {
+  require_value(device == expected, name, ": expected the device of ", expected_name, " (",
+                to_string(expected), "), got ", to_string(device));
+}
+
+void check_extent(const char* name, const TensorView& tensor, int axis, std::int64_t expected,
+                  const char* expected_name) {
+  require_value(tensor.shape[axis] == expected, name, ": expected ", expected, " on axis ", axis,
+                " (", expected_name, "), got shape ", shape_string(tensor));
+}
+
+int row_alignment(const TensorView& tensor) {
+  std::uint64_t bits = reinterpret_cast<std::uintptr_t>(tensor.data) | 16u;
+  for (int axis = 0; axis + 1 < tensor.rank; ++axis) {
+    // The stride of an axis with one element is never used, and frameworks fill it with anything.
+    if (tensor.shape[axis] > 1) {
+      bits |= static_cast<std::uint64_t>(tensor.stride[axis]) * size_of(tensor.dtype);
+    }
+  }
+  return static_cast<int>(bits & (~bits + 1));
+}
+
+}  // namespace sparsek

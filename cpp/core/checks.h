@@ -1,0 +1,24 @@
+#pragma once
+
+#include "sparsek/tensor.h"
+
+namespace sparsek {
+
+/// Rank, known floating dtype, non-negative shape, data where there are elements.
+void check_tensor(const char* name, const TensorView& tensor, int rank);
+
+/// Last axis contiguous (or at most one element long).
+void check_contiguous_last_axis(const char* name, const TensorView& tensor);
+
+void check_same_dtype(const char* name, const TensorView& tensor, const char* expected_name,
+                      DType expected);
+void check_same_device(const char* name, Device device, const char* expected_name, Device expected);
+
+/// `axis_name` of `name` has `expected` elements, as `expected_name` does.
+void check_extent(const char* name, const TensorView& tensor, int axis, std::int64_t expected,
+                  const char* expected_name);
+
+/// The largest power of two, at most 16, that divides the address and every stride (but the last axis') in bytes.
+int row_alignment(const TensorView& tensor);
+
+}  // namespace sparsek

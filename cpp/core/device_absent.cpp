@@ -1,0 +1,23 @@
+// Built in place of device_cuda.cpp when the library is built without CUDA.
+#include "core/device.h"
+#include "core/message.h"
+
+namespace sparsek {
+namespace {
+constexpr const char* kNotBuilt = "this build of sparsek has no CUDA backends (SPARSEK_CUDA=OFF)";
+}
+
+const DeviceInfo& device_info(Device device) {
+  static const DeviceInfo cpu;
+  if (device.type == DeviceType::cpu) return cpu;
+  fail(ErrorKind::unsupported, "arrays on ", to_string(device), ": ", kNotBuilt);
+}
+
+std::vector<DeviceInfo> cuda_devices(std::string* why_none) {
+  *why_none = kNotBuilt;
+  return {};
+}
+
+int cuda_build_version() { return 0; }
+
+}  // namespace sparsek

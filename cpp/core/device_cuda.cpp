@@ -1,0 +1,66 @@
+#include <cuda_runtime_api.h>
+
+#include <mutex>
+
+#include "core/cuda_check.h"
+#include "core/device.h"
+#include "core/message.h"
+
+namespace sparsek {
+namespace {
+
+struct Devices {
+  std::vector<DeviceInfo> infos;
+  std::string why_none;
+};
+
+Devices query_devices() {
+  Devices found;
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    found.why_none = cat("no usable GPU or driver: ", cudaGetErrorString(status));
+    return found;
+  }
+  for (int index = 0; index < count; ++index) {
+    cudaDeviceProp properties;
+    cuda_check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+    DeviceInfo info;
+    info.device = {DeviceType::cuda, index};
+    info.name = properties.name;
+    info.compute_capability = properties.major * 10 + properties.minor;
+    info.num_sms = properties.multiProcessorCount;
+    info.max_smem_per_block_bytes = static_cast<int>(properties.sharedMemPerBlockOptin);
+    found.infos.push_back(info);
+  }
+  if (found.infos.empty()) found.why_none = "the driver shows no GPU";
+  return found;
+}
+
+const Devices& devices() {
+  static const Devices found = query_devices();
+  return found;
+}
+
+}  // namespace
+
+const DeviceInfo& device_info(Device device) {
+  static const DeviceInfo cpu;
+  if (device.type == DeviceType::cpu) return cpu;
+  const Devices& found = devices();
+  require(device.index >= 0 && device.index < static_cast<int>(found.infos.size()), ErrorKind::cuda,
+          "arrays on ", to_string(device), ": ",
+          found.infos.empty() ? found.why_none
+                              : cat("the driver shows ", found.infos.size(), " GPU(s)"));
+  return found.infos[device.index];
+}
+
+std::vector<DeviceInfo> cuda_devices(std::string* why_none) {
+  *why_none = devices().why_none;
+  return devices().infos;
+}
+
+int cuda_build_version() { return CUDART_VERSION; }
+
+}  // namespace sparsek

@@ -1,0 +1,259 @@
+"""What sparsek asks of an array library: its device, its stream, a new array, a view for the native code.
+
+One adapter for each library that users bring arrays from. An array of any other library that speaks DLPack is read
+through `Framework`; results then come back as NumPy arrays.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+Array = Any
+
+_DL_CPU, _DL_CUDA, _DL_CUDA_HOST = 1, 2, 3
+_LEGACY_STREAM = 1  # DLPack's name for the legacy default stream, and cudaStreamLegacy's address
+
+
+class Framework:
+    """Any object with `__dlpack__` and `__dlpack_device__`, in host memory."""
+
+    name = "dlpack"
+
+    def device(self, array: Array) -> str:
+        """'cpu' or 'cuda:INDEX'."""
+        kind, index = array.__dlpack_device__()
+        if kind in (_DL_CPU, _DL_CUDA_HOST):
+            return "cpu"
+        if kind == _DL_CUDA:
+            return f"cuda:{index}"
+        raise ValueError(f"expected an array on the CPU or a CUDA device, got DLPack device type {kind}")
+
+    def dtype(self, array: Array) -> str:
+        """The dtype's name: 'float16', 'bfloat16', 'int32', ..."""
+        return str(array.dtype).rsplit(".", 1)[-1]
+
+    def stream(self, array: Array) -> int:
+        """The stream that the caller's work on the array's device goes to, as an address."""
+        return 0
+
+    def export(self, array: Array) -> Any:
+        """What the native code imports, without waiting for the device."""
+        return array
+
+    def empty(self, shape: tuple[int, ...], dtype: str, like: Array) -> Array:
+        """An uninitialised array beside `like`, from the library's own allocator."""
+        if self.device(like) != "cpu":
+            raise TypeError(f"cannot allocate a {type(like).__name__} on {self.device(like)}: pass out=")
+        return np.empty(shape, dtype)
+
+    def from_numpy(self, array: np.ndarray, like: Array) -> Array:
+        """A copy of a NumPy array beside `like` (the array itself where it already is)."""
+        return array
+
+    def to_numpy(self, array: Array) -> np.ndarray:
+        """The values in host memory; waits for the device."""
+        return np.from_dlpack(array)
+
+    def finish(self, stream: int) -> None:
+        """Called after work was enqueued, for libraries that do not know of streams."""
+
+    def check_writable(self, name: str, array: Array) -> None:
+        """Raises when the library forbids writing to the array."""
+
+    def check_no_grad(self, name: str, array: Array) -> None:
+        """Raises when the caller expects a gradient to flow through the array."""
+
+
+class NumPy(Framework):
+    name = "numpy"
+
+    def device(self, array: Array) -> str:
+        return "cpu"
+
+    def dtype(self, array: Array) -> str:
+        return array.dtype.name
+
+    def export(self, array: Array) -> Any:
+        if array.dtype.name == "bfloat16":
+            raise TypeError("NumPy cannot export bfloat16 arrays through DLPack: use float16 or float32, or another library")
+        return array
+
+    def to_numpy(self, array: Array) -> np.ndarray:
+        return array
+
+    def check_writable(self, name: str, array: Array) -> None:
+        if not array.flags.writeable:
+            raise ValueError(f"{name}: expected a writable array, got a read-only one")
+
+
+class Torch(Framework):
+    name = "torch"
+
+    def __init__(self) -> None:
+        import torch
+
+        self._torch = torch
+        self._dtypes = {
+            name: getattr(torch, name)
+            for name in ("float16", "bfloat16", "float32", "int32", "int64", "uint8")
+        }
+        self._names = {dtype: name for name, dtype in self._dtypes.items()}
+
+    def device(self, array: Array) -> str:
+        device = array.device
+        return f"cuda:{device.index}" if device.type == "cuda" else device.type
+
+    def dtype(self, array: Array) -> str:
+        return self._names.get(array.dtype) or super().dtype(array)
+
+    def stream(self, array: Array) -> int:
+        return self._torch.cuda.current_stream(array.device).cuda_stream if array.is_cuda else 0
+
+    def export(self, array: Array) -> Any:
+        if array.requires_grad:
+            array = array.detach()
+        if array.is_cuda and array.device.index != self._torch.cuda.current_device():
+            # torch exports arrays of the current device only.
+            with self._torch.cuda.device(array.device):
+                return array.__dlpack__(stream=-1)
+        return array
+
+    def empty(self, shape: tuple[int, ...], dtype: str, like: Array) -> Array:
+        return self._torch.empty(shape, dtype=self._dtypes[dtype], device=like.device)
+
+    def from_numpy(self, array: np.ndarray, like: Array) -> Array:
+        return self._torch.as_tensor(array, device=like.device)
+
+    def to_numpy(self, array: Array) -> np.ndarray:
+        return array.detach().cpu().numpy()
+
+    def check_no_grad(self, name: str, array: Array) -> None:
+        if array.requires_grad and self._torch.is_grad_enabled():
+            raise NotImplementedError(
+                f"{name}: expected a tensor that needs no gradient (sparsek has no backward pass yet), "
+                "got requires_grad=True; call under torch.no_grad() or pass a detached tensor"
+            )
+
+
+class CuPy(Framework):
+    name = "cupy"
+
+    def __init__(self) -> None:
+        import cupy
+
+        self._cupy = cupy
+
+    def device(self, array: Array) -> str:
+        return f"cuda:{array.device.id}"
+
+    def stream(self, array: Array) -> int:
+        with array.device:
+            return self._cupy.cuda.get_current_stream().ptr
+
+    def export(self, array: Array) -> Any:
+        return array.__dlpack__(stream=-1)  # None would make the legacy default stream wait
+
+    def empty(self, shape: tuple[int, ...], dtype: str, like: Array) -> Array:
+        with like.device:
+            return self._cupy.empty(shape, dtype)
+
+    def from_numpy(self, array: np.ndarray, like: Array) -> Array:
+        with like.device:
+            return self._cupy.asarray(array)
+
+    def to_numpy(self, array: Array) -> np.ndarray:
+        return array.get()
+
+
+class Jax(Framework):
+    """JAX shows no stream: work goes to the legacy default stream, behind the inputs, and is waited for."""
+
+    name = "jax"
+
+    def __init__(self) -> None:
+        import jax
+
+        self._jax = jax
+
+    def device(self, array: Array) -> str:
+        devices = array.devices()
+        if len(devices) != 1:
+            raise ValueError(f"expected an array on one device, got one sharded over {len(devices)}")
+        (device,) = devices
+        return "cpu" if device.platform == "cpu" else f"cuda:{device.local_hardware_id}"
+
+    def stream(self, array: Array) -> int:
+        return 0 if self.device(array) == "cpu" else _LEGACY_STREAM
+
+    def export(self, array: Array) -> Any:
+        if self.device(array) == "cpu":
+            return array.block_until_ready()
+        return array.__dlpack__(stream=_LEGACY_STREAM)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, like: Array) -> Array:
+        (device,) = like.devices()
+        # A fresh buffer that nothing else refers to: the one place where writing to a JAX array is sound.
+        return self._jax.numpy.empty(shape, dtype, device=device).block_until_ready()
+
+    def from_numpy(self, array: np.ndarray, like: Array) -> Array:
+        (device,) = like.devices()
+        if array.dtype == np.int64 and not self._jax.config.jax_enable_x64:
+            with self._jax.enable_x64(True):
+                return self._jax.device_put(array, device)
+        return self._jax.device_put(array, device)
+
+    def to_numpy(self, array: Array) -> np.ndarray:
+        return np.asarray(array)
+
+    def finish(self, stream: int) -> None:
+        if stream != 0:
+            from . import _core
+
+            _core.synchronize(stream)
+
+    def check_writable(self, name: str, array: Array) -> None:
+        raise TypeError(f"{name}: JAX arrays are immutable, call without {name}=")
+
+
+_ADAPTERS: dict[str, type[Framework]] = {
+    "numpy": NumPy,
+    "torch": Torch,
+    "cupy": CuPy,
+    "jax": Jax,
+    "jaxlib": Jax,
+}
+_by_type: dict[type, Framework] = {}
+_by_class: dict[type[Framework], Framework] = {}
+
+
+def of(array: Array, name: str = "array") -> Framework:
+    """The adapter for an array.
+
+    Raises TypeError, naming the argument `name`, for something that is no array.
+    """
+    kind = type(array)
+    found = _by_type.get(kind)
+    if found is None:
+        # A subclass (torch.nn.Parameter, numpy.memmap) is what its base is.
+        modules = (base.__module__.partition(".")[0] for base in kind.__mro__)
+        adapter = next((_ADAPTERS[module] for module in modules if module in _ADAPTERS), None)
+        if adapter is not None and not hasattr(array, "__dlpack__"):
+            adapter = None
+        if adapter is None and hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
+            adapter = Framework
+        if adapter is None:
+            raise TypeError(f"{name}: expected an array (numpy, torch, cupy, jax or any with __dlpack__), got {kind.__name__}")
+        found = _by_class.get(adapter) or _by_class.setdefault(adapter, adapter())
+        _by_type[kind] = found
+    return found
+
+
+def versions() -> dict[str, str | None]:
+    """The version of each known library that is already imported, None for the others."""
+    return {
+        name: getattr(sys.modules.get(name), "__version__", None)
+        for name in ("numpy", "torch", "cupy", "jax")
+    }
