@@ -8,24 +8,24 @@
 
 namespace sparsek {
 
-using attention::Problem;
+using attn::Problem;
 
 namespace {
 
-const attention::AttentionBackend& select(const Problem& problem, const AttentionArgs& args) {
-  return select_backend("attention", attention::backends(), problem, args.backend);
+const attn::AttentionBackend& select(const Problem& problem, const AttentionArgs& args) {
+  return select_backend("attention", attn::backends(), problem, args.backend);
 }
 
 }  // namespace
 
 std::size_t attention_workspace_bytes(const AttentionArgs& args) {
-  const Problem problem = attention::make_problem(args);
+  const Problem problem = attn::make_problem(args);
   return select(problem, args).workspace_bytes(problem);
 }
 
 void attention(const AttentionArgs& args) {
-  const Problem problem = attention::make_problem(args);
-  const attention::AttentionBackend& backend = select(problem, args);
+  const Problem problem = attn::make_problem(args);
+  const attn::AttentionBackend& backend = select(problem, args);
   if (args.out.num_elements() == 0) return;
   const std::size_t needed = backend.workspace_bytes(problem);
   require_value(needed == 0 || args.workspace != nullptr, "workspace: expected ", needed,
@@ -38,9 +38,9 @@ void attention(const AttentionArgs& args) {
 }
 
 std::string attention_backend(const AttentionArgs& args) {
-  return select(attention::make_problem(args), args).name;
+  return select(attn::make_problem(args), args).name;
 }
 
-std::vector<BackendStatus> attention_backends() { return backend_statuses(attention::backends()); }
+std::vector<BackendStatus> attention_backends() { return backend_statuses(attn::backends()); }
 
 }  // namespace sparsek

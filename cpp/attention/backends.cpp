@@ -1,6 +1,6 @@
 #include "attention/backends.h"
 
-namespace sparsek::attention {
+namespace sparsek::attn {
 
 const std::vector<AttentionBackend>& backends() {
   static const std::vector<AttentionBackend> table = {
@@ -10,4 +10,4 @@ const std::vector<AttentionBackend>& backends() {
   return table;
 }
 
-}  // namespace sparsek::attention
+}  // namespace sparsek::attn

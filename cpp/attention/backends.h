@@ -5,7 +5,7 @@
 #include "attention/problem.h"
 #include "core/backend_table.h"
 
-namespace sparsek::attention {
+namespace sparsek::attn {
 
 using AttentionBackend = Backend<Problem, AttentionArgs>;
 
@@ -19,4 +19,4 @@ AttentionBackend backend();
 /// In order of preference.
 const std::vector<AttentionBackend>& backends();
 
-}  // namespace sparsek::attention
+}  // namespace sparsek::attn

@@ -9,7 +9,7 @@
 #define SPARSEK_HOST_DEVICE
 #endif
 
-namespace sparsek::attention {
+namespace sparsek::attn {
 
 /// Causal and window masks as one thing: query i sees the keys [begin(i), end(i)).
 struct Band {
@@ -45,4 +45,4 @@ inline bool is_unbounded(const Band& band, std::int64_t q_len) {
   return band.begin(q_len - 1) == 0 && band.end(0) == band.kv_len;
 }
 
-}  // namespace sparsek::attention
+}  // namespace sparsek::attn

@@ -5,7 +5,7 @@
 #include "attention/band.h"
 #include "sparsek/block_mask.h"
 
-namespace sparsek::attention {
+namespace sparsek::attn {
 
 /// A block of a list, or absent (kv_block < 0).
 struct ListedBlock {
@@ -64,4 +64,4 @@ SPARSEK_HOST_DEVICE inline const std::uint32_t* bitmap_row(const BlockMaskView& 
   return mask.bitmaps + (bitmap * mask.q_block + row) * bitmap_words(mask);
 }
 
-}  // namespace sparsek::attention
+}  // namespace sparsek::attn

@@ -5,7 +5,7 @@
 #include "core/checks.h"
 #include "core/message.h"
 
-namespace sparsek::attention {
+namespace sparsek::attn {
 namespace {
 
 void check_outputs(const AttentionArgs& args) {
@@ -14,28 +14,28 @@ void check_outputs(const AttentionArgs& args) {
   check_same_dtype("out", args.out, "q", q.dtype);
   check_same_device("out", args.out.device, "q", q.device);
   check_contiguous_last_axis("out", args.out);
-  check_extent("out", args.out, 0, q.shape[0], "batch of q");
-  check_extent("out", args.out, 1, q.shape[1], "length of q");
-  check_extent("out", args.out, 2, q.shape[2], "heads of q");
-  check_extent("out", args.out, 3, args.v.shape[3], "value dim of v");
+  check_extent("out", args.out, 0, "batch", q.shape[0], "q");
+  check_extent("out", args.out, 1, "length", q.shape[1], "q");
+  check_extent("out", args.out, 2, "number of heads", q.shape[2], "q");
+  check_extent("out", args.out, 3, "value dim", args.v.shape[3], "v");
   if (args.lse.given()) {
     check_tensor("lse", args.lse, 3);
     require(args.lse.dtype == DType::float32, ErrorKind::invalid_type,
             "lse: expected dtype float32, got ", to_string(args.lse.dtype));
     check_same_device("lse", args.lse.device, "q", q.device);
-    check_extent("lse", args.lse, 0, q.shape[0], "batch of q");
-    check_extent("lse", args.lse, 1, q.shape[2], "heads of q");
-    check_extent("lse", args.lse, 2, q.shape[1], "length of q");
+    check_extent("lse", args.lse, 0, "batch", q.shape[0], "q");
+    check_extent("lse", args.lse, 1, "number of heads", q.shape[2], "q");
+    check_extent("lse", args.lse, 2, "q_len", q.shape[1], "q");
   }
   if (args.weights.given()) {
     check_tensor("weights", args.weights, 4);
     check_same_dtype("weights", args.weights, "q", q.dtype);
     check_same_device("weights", args.weights.device, "q", q.device);
     check_contiguous_last_axis("weights", args.weights);
-    check_extent("weights", args.weights, 0, q.shape[0], "batch of q");
-    check_extent("weights", args.weights, 1, q.shape[2], "heads of q");
-    check_extent("weights", args.weights, 2, q.shape[1], "length of q");
-    check_extent("weights", args.weights, 3, args.k.shape[1], "length of k");
+    check_extent("weights", args.weights, 0, "batch", q.shape[0], "q");
+    check_extent("weights", args.weights, 1, "number of heads", q.shape[2], "q");
+    check_extent("weights", args.weights, 2, "q_len", q.shape[1], "q");
+    check_extent("weights", args.weights, 3, "kv_len", args.k.shape[1], "k");
   }
 }
 
@@ -81,11 +81,11 @@ Problem make_problem(const AttentionArgs& args) {
   check_contiguous_last_axis("q", q);
   check_contiguous_last_axis("k", k);
   check_contiguous_last_axis("v", v);
-  check_extent("k", k, 0, q.shape[0], "batch of q");
-  check_extent("v", v, 0, q.shape[0], "batch of q");
-  check_extent("v", v, 1, k.shape[1], "length of k");
-  check_extent("v", v, 2, k.shape[2], "heads of k");
-  check_extent("k", k, 3, q.shape[3], "head_dim of q");
+  check_extent("k", k, 0, "batch", q.shape[0], "q");
+  check_extent("v", v, 0, "batch", q.shape[0], "q");
+  check_extent("v", v, 1, "length", k.shape[1], "k");
+  check_extent("v", v, 2, "number of heads", k.shape[2], "k");
+  check_extent("k", k, 3, "head_dim", q.shape[3], "q");
   const auto heads_divide = [](std::int64_t heads, std::int64_t kv_heads) {
     return kv_heads == 0 ? heads == 0 : heads % kv_heads == 0;
   };
@@ -155,4 +155,4 @@ std::string to_string(const Problem& p) {
   return text;
 }
 
-}  // namespace sparsek::attention
+}  // namespace sparsek::attn

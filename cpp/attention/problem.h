@@ -7,7 +7,7 @@
 #include "core/device.h"
 #include "sparsek/attention.h"
 
-namespace sparsek::attention {
+namespace sparsek::attn {
 
 /// What the user asked for, without addresses: enough to choose a backend and to print.
 struct Problem {
@@ -47,4 +47,4 @@ Problem make_problem(const AttentionArgs& args);
 
 std::string to_string(const Problem& problem);
 
-}  // namespace sparsek::attention
+}  // namespace sparsek::attn

@@ -39,19 +39,19 @@ void check_same_device(const char* name, Device device, const char* expected_nam
                 to_string(expected), "), got ", to_string(device));
 }
 
-void check_extent(const char* name, const TensorView& tensor, int axis, std::int64_t expected,
-                  const char* expected_name) {
-  require_value(tensor.shape[axis] == expected, name, ": expected ", expected, " on axis ", axis,
-                " (", expected_name, "), got shape ", shape_string(tensor));
+void check_extent(const char* name, const TensorView& tensor, int axis, const char* axis_name,
+                  std::int64_t expected, const char* expected_name) {
+  require_value(tensor.shape[axis] == expected, name, ": expected ", axis_name, " ", expected,
+                " (that of ", expected_name, "), got ", tensor.shape[axis]);
 }
 
 int row_alignment(const TensorView& tensor) {
   std::uint64_t bits = reinterpret_cast<std::uintptr_t>(tensor.data) | 16u;
   for (int axis = 0; axis + 1 < tensor.rank; ++axis) {
     // The stride of an axis with one element is never used, and frameworks fill it with anything.
-    if (tensor.shape[axis] > 1) {
-      bits |= static_cast<std::uint64_t>(tensor.stride[axis]) * size_of(tensor.dtype);
-    }
+    if (tensor.shape[axis] <= 1) continue;
+    if (tensor.stride[axis] < 0) return 0;
+    bits |= static_cast<std::uint64_t>(tensor.stride[axis]) * size_of(tensor.dtype);
   }
   return static_cast<int>(bits & (~bits + 1));
 }

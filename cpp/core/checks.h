@@ -14,11 +14,12 @@ void check_same_dtype(const char* name, const TensorView& tensor, const char* ex
                       DType expected);
 void check_same_device(const char* name, Device device, const char* expected_name, Device expected);
 
-/// `axis_name` of `name` has `expected` elements, as `expected_name` does.
-void check_extent(const char* name, const TensorView& tensor, int axis, std::int64_t expected,
-                  const char* expected_name);
+/// One axis has as many elements as that of another argument: "k: expected batch 2 (that of q), got 3".
+void check_extent(const char* name, const TensorView& tensor, int axis, const char* axis_name,
+                  std::int64_t expected, const char* expected_name);
 
-/// The largest power of two, at most 16, that divides the address and every stride (but the last axis') in bytes.
+/// The largest power of two, at most 16, that divides the address and every stride (but the last axis') in bytes; 0 when a
+/// stride is negative.
 int row_alignment(const TensorView& tensor);
 
 }  // namespace sparsek

@@ -29,7 +29,5 @@ std::optional<std::string> why_no_gpu(int exactly);
 /// Why not even a GPU of compute capability `at_least` can be used on this machine, if so.
 std::optional<std::string> why_no_gpu_from(int at_least);
 
-/// CUDA runtime version that the library was built with (13000), 0 without CUDA.
-int cuda_build_version();
 
 }  // namespace sparsek

@@ -1,6 +1,7 @@
 // Built in place of device_cuda.cpp when the library is built without CUDA.
 #include "core/device.h"
 #include "core/message.h"
+#include "sparsek/system.h"
 
 namespace sparsek {
 namespace {
@@ -19,5 +20,7 @@ std::vector<DeviceInfo> cuda_devices(std::string* why_none) {
 }
 
 int cuda_build_version() { return 0; }
+
+void synchronize(void*) { fail(ErrorKind::unsupported, "synchronize: ", kNotBuilt); }
 
 }  // namespace sparsek

@@ -1,5 +1,6 @@
 #include "core/device.h"
 #include "core/message.h"
+#include "sparsek/system.h"
 
 namespace sparsek {
 namespace {
@@ -27,6 +28,15 @@ std::optional<std::string> why_no_gpu(int exactly) {
 std::optional<std::string> why_no_gpu_from(int at_least) {
   return why_none_matches([](int found, int wanted) { return found >= wanted; }, at_least,
                           cat(at_least / 10, ".", at_least % 10, " or later"));
+}
+
+std::vector<GpuInfo> list_gpus() {
+  std::string why_none;
+  std::vector<GpuInfo> gpus;
+  for (const DeviceInfo& info : cuda_devices(&why_none)) {
+    gpus.push_back({info.device.index, info.name, info.compute_capability});
+  }
+  return gpus;
 }
 
 }  // namespace sparsek

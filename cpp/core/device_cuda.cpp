@@ -5,6 +5,7 @@
 #include "core/cuda_check.h"
 #include "core/device.h"
 #include "core/message.h"
+#include "sparsek/system.h"
 
 namespace sparsek {
 namespace {
@@ -20,7 +21,10 @@ Devices query_devices() {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
     cudaGetLastError();
-    found.why_none = cat("no usable GPU or driver: ", cudaGetErrorString(status));
+    int driver_version = 0;
+    const bool driver = cudaDriverGetVersion(&driver_version) == cudaSuccess && driver_version > 0;
+    found.why_none = driver ? cat("no usable GPU: ", cudaGetErrorString(status))
+                            : std::string("no NVIDIA driver on this machine");
     return found;
   }
   for (int index = 0; index < count; ++index) {
@@ -62,5 +66,9 @@ std::vector<DeviceInfo> cuda_devices(std::string* why_none) {
 }
 
 int cuda_build_version() { return CUDART_VERSION; }
+
+void synchronize(void* stream) {
+  cuda_check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "synchronize");
+}
 
 }  // namespace sparsek

@@ -7,5 +7,7 @@
 #include "sparsek/bsr_matrix.h"
 #include "sparsek/error.h"
 #include "sparsek/tensor.h"
+#include "sparsek/threads.h"
+#include "sparsek/system.h"
 #include "sparsek/types.h"
 #include "sparsek/version.h"

@@ -6,7 +6,6 @@ through `Framework`; results then come back as NumPy arrays.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -56,6 +55,31 @@ class Framework:
     def to_numpy(self, array: Array) -> np.ndarray:
         """The values in host memory; waits for the device."""
         return np.from_dlpack(array)
+
+    def to_device(self, array: Array, device: str) -> Array:
+        """A copy on another device (the array itself where it already is)."""
+        if device != self.device(array):
+            raise ValueError(
+                f"device: a {type(array).__name__} cannot live on {device!r}, pass an array that does"
+            )
+        return array
+
+    def contiguous(self, array: Array, dtype: str) -> Array:
+        """A C-contiguous copy of that dtype (the array itself where it already is)."""
+        return np.ascontiguousarray(self.to_numpy(array), dtype)
+
+    def reinterpret(self, array: Array, dtype: str) -> Array:
+        """The same bits as another dtype of the same width, not copied."""
+        return self.to_numpy(array).view(dtype)
+
+    def indices(self, values: np.ndarray, like: Array) -> Array:
+        """Integers beside `like`, of the dtype that the library indexes with."""
+        return self.from_numpy(values.astype(np.int64), like)
+
+    def put(self, array: Array, index: Any, values: Any) -> Array:
+        """The array with `array[index] = values`, done in place where the library can."""
+        array[index] = values
+        return array
 
     def finish(self, stream: int) -> None:
         """Called after work was enqueued, for libraries that do not know of streams."""
@@ -130,6 +154,15 @@ class Torch(Framework):
     def to_numpy(self, array: Array) -> np.ndarray:
         return array.detach().cpu().numpy()
 
+    def to_device(self, array: Array, device: str) -> Array:
+        return array.to(device)
+
+    def contiguous(self, array: Array, dtype: str) -> Array:
+        return array.to(self._dtypes[dtype]).contiguous()
+
+    def reinterpret(self, array: Array, dtype: str) -> Array:
+        return array.view(self._dtypes[dtype])
+
     def check_no_grad(self, name: str, array: Array) -> None:
         if array.requires_grad and self._torch.is_grad_enabled():
             raise NotImplementedError(
@@ -167,6 +200,20 @@ class CuPy(Framework):
     def to_numpy(self, array: Array) -> np.ndarray:
         return array.get()
 
+    def to_device(self, array: Array, device: str) -> Array:
+        kind, _, index = device.partition(":")
+        if kind != "cuda":
+            return super().to_device(array, device)
+        with self._cupy.cuda.Device(int(index or 0)):
+            return self._cupy.asarray(array)
+
+    def contiguous(self, array: Array, dtype: str) -> Array:
+        with array.device:
+            return self._cupy.ascontiguousarray(array, dtype)
+
+    def reinterpret(self, array: Array, dtype: str) -> Array:
+        return array.view(dtype)
+
 
 class Jax(Framework):
     """JAX shows no stream: work goes to the legacy default stream, behind the inputs, and is waited for."""
@@ -200,13 +247,31 @@ class Jax(Framework):
 
     def from_numpy(self, array: np.ndarray, like: Array) -> Array:
         (device,) = like.devices()
-        if array.dtype == np.int64 and not self._jax.config.jax_enable_x64:
-            with self._jax.enable_x64(True):
-                return self._jax.device_put(array, device)
-        return self._jax.device_put(array, device)
+        return self._place(array, device)
+
+    def _place(self, array: Array, device: Any) -> Array:
+        with self._jax.enable_x64(True):  # else int64 becomes int32
+            return self._jax.device_put(array, device)
 
     def to_numpy(self, array: Array) -> np.ndarray:
         return np.asarray(array)
+
+    def to_device(self, array: Array, device: str) -> Array:
+        kind, _, index = device.partition(":")
+        return self._place(array, self._jax.local_devices(backend=kind)[int(index or 0)])
+
+    def contiguous(self, array: Array, dtype: str) -> Array:
+        with self._jax.enable_x64(True):
+            return array.astype(dtype)
+
+    def reinterpret(self, array: Array, dtype: str) -> Array:
+        return array.view(dtype)
+
+    def indices(self, values: np.ndarray, like: Array) -> Array:
+        return self.from_numpy(values.astype(np.int32), like)
+
+    def put(self, array: Array, index: Any, values: Any) -> Array:
+        return array.at[index].set(values)
 
     def finish(self, stream: int) -> None:
         if stream != 0:
@@ -251,9 +316,31 @@ def of(array: Array, name: str = "array") -> Framework:
     return found
 
 
-def versions() -> dict[str, str | None]:
-    """The version of each known library that is already imported, None for the others."""
-    return {
-        name: getattr(sys.modules.get(name), "__version__", None)
-        for name in ("numpy", "torch", "cupy", "jax")
-    }
+def native(array: Array, name: str = "array") -> tuple[Framework, Array]:
+    """The adapter for an array, and the array: one of an unknown library becomes a NumPy view of its memory.
+
+    Raises TypeError, naming the argument `name`, for something that is no array.
+    """
+    framework = of(array, name)
+    if type(framework) is Framework:
+        array = framework.to_numpy(array)
+        framework = of(array, name)
+    return framework, array
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of a dtype given as a string or as a library's own object (torch.float32, np.float16, jnp.bfloat16)."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
+    return name.rsplit(".", 1)[-1]
+
+
+def move(array: Array, target: Any) -> Array:
+    """A copy beside the array `target`, or on the device that it names (the array itself where it already is)."""
+    source = of(array)
+    if not hasattr(target, "__dlpack__"):
+        return source.to_device(array, str(target))
+    goal, target = native(target, "target")
+    if goal is source:
+        return source.to_device(array, source.device(target))
+    host = source.to_numpy(array)
+    return goal.from_numpy(host if host.flags.writeable else host.copy(), target)

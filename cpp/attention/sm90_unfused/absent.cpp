@@ -1,7 +1,7 @@
 // Built in place of the backend when the library is built without CUDA.
 #include "attention/backends.h"
 
-namespace sparsek::attention::sm90_unfused {
+namespace sparsek::attn::sm90_unfused {
 namespace {
 
 Reason not_built() { return "not in this build (SPARSEK_CUDA=OFF)"; }
@@ -15,4 +15,4 @@ AttentionBackend backend() {
   return {"sm90_unfused", not_built, declines, no_workspace, refuse};
 }
 
-}  // namespace sparsek::attention::sm90_unfused
+}  // namespace sparsek::attn::sm90_unfused

@@ -1,0 +1,404 @@
+"""Which blocks of keys each block of queries may attend to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _mask_arrays, _mask_draw, _mask_evaluated, _mask_intervals, _mask_lists, frameworks
+from ._arguments import integer
+from ._mask_arrays import Arrays
+from ._mask_lists import Grid, Lists, make_grid
+
+Array = Any
+
+
+class BlockMask:
+    """A block-sparse attention mask: for each (batch, head, q block) a list of kv blocks.
+
+    With nq = ceil(q_len / q_block) and nk = ceil(kv_len / kv_block), a query sees the keys of the
+    kv blocks that its q block's list holds. A listed block is full, or partial: then a bitmap has
+    one bit for each (query, key) pair. Memory grows with the number of listed blocks.
+
+    Made by `from_indices`, `from_csr`, `from_dense`, `from_mask_mod`, `from_flex`, `causal`,
+    `sliding_window` and `documents`; combined with `&` and `|`. Causal masks and windows are
+    aligned to the bottom right: the last query and the last key face each other.
+
+    The arrays, all of one library (NumPy, PyTorch, CuPy, JAX) and on one device:
+
+    indices         int32, the kv blocks of all lists
+    offsets         int64 (num_lists + 1), in compressed lists; indices is then (num_indices)
+    counts          int32 (num_batches, num_heads, nq), in padded lists; indices is then
+                    (num_batches, num_heads, nq, max_count)
+    bitmap_indices  int32, the shape of indices: -1 for a full block, else its bitmap; or None
+    bitmaps         int32 (num_bitmaps, q_block, ceil(kv_block / 32)); bit c % 32 of word c // 32
+                    says whether the row's query sees key c of the block; or None
+
+    num_batches and num_heads are 1 where one list serves every batch or every head of q. Methods
+    that return values in host memory (`to_dense`, `num_pairs`, `density`, `repr`, drawings) wait
+    for a GPU, and so do `&`, `|` and `transpose`, which compute on the host.
+    """
+
+    def __init__(self, grid: Grid, num_batches: int, num_heads: int, arrays: Arrays) -> None:
+        """For the classmethods, which check and convert what they are given."""
+        self.q_len = grid.q_len
+        self.kv_len = grid.kv_len
+        self.q_block = grid.q_block
+        self.kv_block = grid.kv_block
+        self.num_batches = num_batches
+        self.num_heads = num_heads
+        self.indices = arrays.indices
+        self.offsets = arrays.offsets
+        self.counts = arrays.counts
+        self.bitmap_indices = arrays.bitmap_indices
+        self.bitmaps = arrays.bitmaps
+        self._grid = grid
+        self._arrays = arrays
+        self._native_view: Any = None
+
+    # Constructors from lists
+
+    @classmethod
+    def from_indices(
+        cls,
+        indices: Array,
+        counts: Array | None = None,
+        *,
+        q_len: int,
+        kv_len: int,
+        q_block: int = 128,
+        kv_block: int = 128,
+        bitmaps: Array | None = None,
+        bitmap_indices: Array | None = None,
+        check: bool = True,
+    ) -> BlockMask:
+        """A mask of padded lists, each with room for the same number of kv blocks.
+
+        indices         integers (nq, max_count), (heads, nq, max_count) or
+                        (batches, heads, nq, max_count); heads and batches are 1 or those of q
+        counts          integers, the shape of indices but its last axis: how many entries of each
+                        list are used; None: all
+        bitmap_indices  integers, the shape of indices: -1 for a full block, else its bitmap
+        bitmaps         int32 or uint32 (num_bitmaps, q_block, ceil(kv_block / 32))
+        check           read the lists and refuse wrong ones, which waits for a GPU; with False only
+                        shapes and dtypes are checked, entries out of range count as absent, and a
+                        block listed twice gives undefined results
+
+        Contiguous int32 arrays are not copied, so that lists changed in place later, on the GPU for
+        example, are what the kernels read.
+
+        Raises TypeError or ValueError that names the argument, what it expected and what it got.
+        """
+        grid = make_grid(q_len, kv_len, q_block, kv_block)
+        given = Arrays(indices, counts=counts, bitmap_indices=bitmap_indices, bitmaps=bitmaps)
+        resolved = _mask_arrays.resolve(grid, given)
+        return cls._checked(grid, *_mask_arrays.as_padded(grid, resolved), check)
+
+    @classmethod
+    def from_csr(
+        cls,
+        offsets: Array,
+        indices: Array,
+        *,
+        q_len: int,
+        kv_len: int,
+        q_block: int = 128,
+        kv_block: int = 128,
+        num_batches: int = 1,
+        num_heads: int = 1,
+        bitmaps: Array | None = None,
+        bitmap_indices: Array | None = None,
+        check: bool = True,
+    ) -> BlockMask:
+        """A mask of compressed lists; list r is
+        indices[offsets[r]] ... indices[offsets[r + 1] - 1].
+
+        offsets         integers (num_batches * num_heads * nq + 1) that do not decrease; list
+                        (batch * num_heads + head) * nq + q block is that of (batch, head, q block)
+        indices         integers (num_indices): block indices from 0 to nk - 1
+        bitmap_indices  integers, the shape of indices: -1 for a full block, else its bitmap
+        bitmaps         int32 or uint32 (num_bitmaps, q_block, ceil(kv_block / 32))
+        check           as in `from_indices`
+
+        int64 offsets and int32 indices that are contiguous are not copied.
+
+        Raises TypeError or ValueError that names the argument, what it expected and what it got.
+        """
+        grid = make_grid(q_len, kv_len, q_block, kv_block)
+        num_batches = integer("num_batches", num_batches)
+        num_heads = integer("num_heads", num_heads)
+        given = Arrays(indices, offsets, bitmap_indices=bitmap_indices, bitmaps=bitmaps)
+        resolved = _mask_arrays.resolve(grid, given)
+        _mask_arrays.check_compressed(grid, num_batches, num_heads, resolved)
+        return cls._checked(grid, num_batches, num_heads, resolved, check)
+
+    @classmethod
+    def _checked(cls, grid: Grid, num_batches: int, num_heads: int, arrays: Arrays, check: bool) -> BlockMask:
+        if check:
+            _mask_arrays.check_lists(grid, num_batches, num_heads, arrays)
+        return cls(grid, num_batches, num_heads, _mask_arrays.convert(arrays))
+
+    @classmethod
+    def _from_lists(cls, lists: Lists, like: Array | None = None) -> BlockMask:
+        mask = cls(lists.grid, lists.num_batches, lists.num_heads, _mask_arrays.write(lists))
+        return mask if like is None else mask.to(like)
+
+    # Constructors from a rule
+
+    @classmethod
+    def from_dense(cls, mask: Array, *, q_block: int = 128, kv_block: int = 128) -> BlockMask:
+        """A mask of the same pairs as a dense one: True where the query sees the key.
+
+        mask  bool (q_len, kv_len), (heads, q_len, kv_len) or (batches, heads, q_len, kv_len) of any
+              library, on any device; the result's arrays are of that library, on that device
+
+        Blocks without a True are not listed, blocks of True only are full, others get a bitmap.
+
+        Raises TypeError for another dtype, ValueError for another number of axes.
+        """
+        framework, mask = frameworks.native(mask, "mask")
+        _mask_evaluated.check_bool("mask", mask, framework)
+        shape = tuple(mask.shape)
+        if not 2 <= len(shape) <= 4 or 0 in shape[:-2]:
+            raise ValueError(
+                "mask: expected shape (q_len, kv_len), (heads, q_len, kv_len) or "
+                f"(batches, heads, q_len, kv_len), got {shape}"
+            )
+        grid = make_grid(*shape[-2:], q_block, kv_block)
+        mask = mask.reshape((1,) * (4 - len(shape)) + shape)
+        return cls._from_lists(_mask_evaluated.from_dense(grid, mask), mask)
+
+    @classmethod
+    def from_mask_mod(
+        cls,
+        mask_mod: Callable[[Array, Array, Array, Array], Array],
+        *,
+        batch: int = 1,
+        heads: int = 1,
+        q_len: int,
+        kv_len: int,
+        q_block: int = 128,
+        kv_block: int = 128,
+        like: Array | None = None,
+    ) -> BlockMask:
+        """A mask from a function of indices, as FlexAttention's `create_block_mask` takes it.
+
+        mask_mod      mask_mod(b, h, q_idx, kv_idx) -> bool array: True where the query sees it.
+                      b and h are arrays without axes, q_idx is (queries, 1) and kv_idx (1, kv_len);
+                      the result must broadcast to (queries, kv_len).
+        batch, heads  how many of each to evaluate; 1 where the result does not depend on it
+        like          an array: the index arrays are of its library and on its device, and so is the
+                      result; None: NumPy
+
+        Every pair is evaluated, one stripe of q_block queries at a time: memory stays
+        O(q_block * kv_len + listed blocks).
+
+        Raises TypeError or ValueError for a result that is no bool array or has another shape.
+        """
+        grid = make_grid(q_len, kv_len, q_block, kv_block)
+        batch, heads = integer("batch", batch), integer("heads", heads)
+        if like is None:
+            like = np.empty(0)
+        _, like = frameworks.native(like, "like")
+        return cls._from_lists(_mask_evaluated.from_mask_mod(grid, mask_mod, batch, heads, like), like)
+
+    @classmethod
+    def from_flex(cls, flex_block_mask: Any) -> BlockMask:
+        """A mask of the same pairs as `torch.nn.attention.flex_attention.BlockMask`.
+
+        Its full blocks stay full; its mask_mod is evaluated inside its partial blocks only, which
+        become bitmaps. The result's arrays are torch tensors on the device of its kv_indices, where
+        mask_mod must be able to run.
+
+        Raises TypeError for something else.
+        """
+        expected = ("kv_indices", "kv_num_blocks", "full_kv_indices", "mask_mod", "seq_lengths")
+        if not all(hasattr(flex_block_mask, name) for name in expected):
+            raise TypeError(
+                "flex_block_mask: expected a torch.nn.attention.flex_attention.BlockMask, "
+                f"got {type(flex_block_mask).__name__}"
+            )
+        lists = _mask_evaluated.from_flex(flex_block_mask)
+        return cls._from_lists(lists, flex_block_mask.kv_indices)
+
+    @classmethod
+    def causal(cls, q_len: int, kv_len: int, *, q_block: int = 128, kv_block: int = 128) -> BlockMask:
+        """Query i sees keys 0 ... i + kv_len - q_len; NumPy arrays.
+
+        Where q_len > kv_len, the first q_len - kv_len queries see nothing.
+        """
+        return cls.sliding_window(q_len, kv_len, (None, 0), q_block=q_block, kv_block=kv_block)
+
+    @classmethod
+    def sliding_window(
+        cls,
+        q_len: int,
+        kv_len: int,
+        window: int | tuple[int | None, int | None],
+        *,
+        q_block: int = 128,
+        kv_block: int = 128,
+    ) -> BlockMask:
+        """Query i sees keys p - left ... p + right, where p = i + kv_len - q_len; NumPy arrays.
+
+        window  (left, right), each a number of tokens or None for unbounded; a number w is (w, w).
+                (left, 0) is the causal window of FlashAttention and Mistral.
+
+        Raises TypeError or ValueError for another window.
+        """
+        grid = make_grid(q_len, kv_len, q_block, kv_block)
+        bounds = _mask_intervals.window_bounds(window)
+        return cls._from_lists(_mask_intervals.from_band(grid, *bounds))
+
+    @classmethod
+    def documents(
+        cls,
+        lengths: Array | Sequence[int] | None = None,
+        *,
+        document_ids: Array | None = None,
+        kv_lengths: Array | Sequence[int] | None = None,
+        causal: bool = False,
+        q_block: int = 128,
+        kv_block: int = 128,
+    ) -> BlockMask:
+        """Documents packed one after the other: a query sees the keys of its own document.
+
+        lengths       integers (num_documents): the queries of each document; q_len is their sum
+        kv_lengths    integers (num_documents): the keys of each document, where they differ
+        document_ids  instead of lengths: integers (length) or (batches, length), the document of
+                      each token; tokens of one document stand together
+        causal        aligned to the bottom right in each document, as FlashAttention's varlen does
+
+        The arrays are beside lengths or document_ids, NumPy for a list.
+
+        Raises TypeError or ValueError for anything else, such as a document in two pieces.
+        """
+        sizes, like = _mask_intervals.document_lengths(lengths, document_ids, kv_lengths)
+        q_len, kv_len = (int(side.sum()) for side in sizes[0])
+        grid = make_grid(q_len, kv_len, q_block, kv_block)
+        lists = _mask_intervals.from_documents(grid, sizes, causal)
+        return cls._from_lists(lists, like)
+
+    # Algebra
+
+    def __and__(self, other: BlockMask) -> BlockMask:
+        """Pairs in both masks; on the device of the first."""
+        return self._combined(other, _mask_lists.intersect)
+
+    def __or__(self, other: BlockMask) -> BlockMask:
+        """Pairs in either mask; on the device of the first."""
+        return self._combined(other, _mask_lists.union)
+
+    def _combined(self, other: BlockMask, combine: Callable[[Lists, Lists], Lists]) -> BlockMask:
+        if not isinstance(other, BlockMask):
+            return NotImplemented
+        a, b = _mask_lists.align(self._lists(), other._lists())
+        return self._from_lists(combine(a, b), self.indices)
+
+    def transpose(self) -> BlockMask:
+        """The mask of (key, query) pairs: a list of q blocks for each kv block."""
+        return self._from_lists(_mask_lists.transpose(self._lists()), self.indices)
+
+    # What it holds
+
+    @property
+    def device(self) -> str:
+        """'cpu' or 'cuda:INDEX'."""
+        return frameworks.of(self.indices).device(self.indices)
+
+    @property
+    def num_q_blocks(self) -> int:
+        return self._grid.num_q_blocks
+
+    @property
+    def num_kv_blocks(self) -> int:
+        return self._grid.num_kv_blocks
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all its arrays."""
+        return sum(array.nbytes for array in self._arrays.given().values())
+
+    @property
+    def density(self) -> float:
+        """Listed blocks / all blocks."""
+        return self._density(self._lists())
+
+    def _density(self, lists: Lists) -> float:
+        return len(lists.rows) / max(1, lists.num_lists * self.num_kv_blocks)
+
+    @property
+    def num_pairs(self) -> int:
+        """Attended (query, key) pairs, summed over its batches and heads."""
+        return int(_mask_lists.num_pairs(self._lists()).sum())
+
+    def to_dense(self) -> np.ndarray:
+        """NumPy bool (num_batches, num_heads, q_len, kv_len): True where the query sees the key."""
+        return _mask_lists.to_dense(self._lists())
+
+    def to(self, target: Any) -> BlockMask:
+        """The mask in the library and on the device of an array, or on a named device ('cuda:0').
+
+        Arrays that are there already are shared, not copied.
+        """
+        moved = self._arrays.map(lambda array: frameworks.move(array, target))
+        return BlockMask(self._grid, self.num_batches, self.num_heads, moved)
+
+    # Pictures
+
+    def __repr__(self) -> str:
+        lists = self._lists()
+        batches = f"batches {self.num_batches}, " if self.num_batches != 1 else ""
+        device = f", {self.device}" if self.device != "cpu" else ""
+        return (
+            f"BlockMask(q {self.q_len} x kv {self.kv_len}, blocks {self.q_block}x{self.kv_block}, "
+            f"{batches}heads {self.num_heads}, "
+            f"{len(lists.rows)} of {lists.num_lists * self.num_kv_blocks} blocks "
+            f"({self._density(lists):.1%}), {np.count_nonzero(lists.bits >= 0)} partial{device})"
+        )
+
+    def to_text(self, width: int = 64, batch: int = 0, head: int = 0) -> str:
+        """A drawing, queries downwards and keys to the right, at most `width` characters wide.
+
+        Each pair of characters is one or more blocks: █ where all their pairs are attended, ▓ ▒ ░
+        where fewer are, · where none is.
+        """
+        return _mask_draw.text(self._lists(), width, batch, head)
+
+    def plot(self, ax: Any = None, *, batch: int = 0, head: int = 0) -> Any:
+        """Draws the mask on matplotlib axes (new ones for None) and returns them.
+
+        Raises ImportError where matplotlib is missing: pip install 'sparsek[plot]'.
+        """
+        return _mask_draw.plot(self._lists(), ax, batch, head)
+
+    # For the kernels and the algebra
+
+    def _lists(self) -> Lists:
+        # Not kept: the arrays may change in place.
+        return _mask_arrays.read(self._grid, self.num_batches, self.num_heads, self._arrays)
+
+    def _view(self) -> Any:
+        """The `_core.BlockMaskView` that the kernels read."""
+        if self._native_view is None:
+            from . import _core
+
+            def export(array: Array | None) -> Any:
+                return None if array is None else frameworks.of(array).export(array)
+
+            self._native_view = _core.BlockMaskView(
+                q_len=self.q_len,
+                kv_len=self.kv_len,
+                q_block=self.q_block,
+                kv_block=self.kv_block,
+                num_batches=self.num_batches,
+                num_heads=self.num_heads,
+                indices=export(self.indices),
+                offsets=export(self.offsets),
+                counts=export(self.counts),
+                bitmap_indices=export(self.bitmap_indices),
+                bitmaps=export(self.bitmaps),
+            )
+        return self._native_view

@@ -1,0 +1,128 @@
+"""Matrix products with block-sparse operands."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from . import _core, frameworks
+from .bsr_matrix import BSRMatrix
+
+Array = Any
+
+
+def bsr_gemm(
+    a: Array | BSRMatrix,
+    b: Array | BSRMatrix,
+    *,
+    out_pattern: BSRMatrix | None = None,
+    alpha: float = 1.0,
+    c: Array | BSRMatrix | None = None,
+    beta: float = 0.0,
+    out: Array | BSRMatrix | None = None,
+    out_dtype: Any = None,
+    backend: str | None = None,
+) -> Array | BSRMatrix:
+    """alpha * a b + beta * c, computing only the blocks that are there.
+
+    Four products: BSRMatrix x dense, dense x BSRMatrix and BSRMatrix x BSRMatrix give a dense array; dense x dense with
+    `out_pattern` gives a BSRMatrix, the product sampled at the pattern's blocks.
+
+    Args:
+        a: (M, K) dense array of any strides, or a BSRMatrix (its transpose `.T` too), float16 or bfloat16 (float32 on
+            the CPU too). A torch.sparse_bsr tensor or a scipy.sparse.bsr_array is taken as a BSRMatrix.
+        b: (K, N), likewise, a's dtype and device.
+        out_pattern: (M, N) BSRMatrix whose structure the result has; its values are not read.
+        alpha: factor of the product.
+        c: (M, N) of the result's dtype, dense, or a BSRMatrix of the pattern's structure; read if beta != 0.
+        beta: factor of c.
+        out: where to write: a dense (M, N) array, or with `out_pattern` a BSRMatrix of its structure. May be c.
+        out_dtype: a's dtype by default, or float32. Sums are always in float32.
+        backend: a name from `sparsek.backends()`; by default the first that takes the problem.
+
+    Returns:
+        An array of the library of a's (or b's) values on its current stream, or a BSRMatrix.
+
+    Raises:
+        ValueError, TypeError: an argument is wrong; the message names it, what was expected and what was given.
+        NotImplementedError: no backend takes the problem; the message gives each one's reason.
+    """
+    a, b = _matrix("a", a), _matrix("b", b)
+    a_values, b_values = _values(a), _values(b)
+    if out_pattern is not None:
+        out_pattern = _matrix("out_pattern", out_pattern)
+        if not isinstance(out_pattern, BSRMatrix):
+            raise TypeError(f"out_pattern: expected a sparsek.BSRMatrix, got {type(out_pattern).__name__}")
+    for name, array in (("a", a_values), ("b", b_values)):
+        frameworks.of(array, name).check_no_grad(name, array)
+    for name, operand in (("a", a), ("b", b)):
+        if len(operand.shape) != 2:
+            raise ValueError(f"{name}: expected 2 axes, got shape {tuple(operand.shape)}")
+    # Results are made by the library of the dense operand, the one that the caller computes with.
+    like = a_values if not isinstance(a, BSRMatrix) else b_values if not isinstance(b, BSRMatrix) else a_values
+    library = frameworks.of(like)
+    dtype = library.dtype(like) if out_dtype is None else frameworks.dtype_name(out_dtype)
+    if dtype not in ("float16", "bfloat16", "float32"):
+        name = "a" if out_dtype is None else "out_dtype"
+        raise TypeError(f"{name}: expected float16, bfloat16 or float32, got {dtype}")
+
+    if c is None and beta != 0:
+        raise ValueError(f"c: expected a matrix for beta = {beta}, got None")
+    c = None if c is None else _matrix("c", c)
+    if out is not None:
+        out = _matrix("out", out)
+        out_values = _values(out)
+        frameworks.of(out_values, "out").check_writable("out", out_values)
+        if out_dtype is not None and frameworks.of(out_values).dtype(out_values) != dtype:
+            raise TypeError(f"out: expected dtype {dtype} (out_dtype), got {frameworks.of(out_values).dtype(out_values)}")
+    if out_pattern is None:
+        if isinstance(out, BSRMatrix):
+            raise TypeError("out: expected a dense array without out_pattern, got a BSRMatrix")
+        if out is None:
+            out = library.empty((a.shape[0], b.shape[1]), dtype, like)
+        native_out = _native(out)
+    else:
+        if out is None:
+            values = library.empty(tuple(out_pattern.values.shape), dtype, like)
+            out = out_pattern.with_values(values)
+        elif not isinstance(out, BSRMatrix):
+            raise TypeError(f"out: expected a BSRMatrix with out_pattern, got {type(out).__name__}")
+        native_out = out._view()
+
+    stream = library.stream(like)
+    _core.bsr_gemm(
+        a=_native(a),
+        b=_native(b),
+        c=None if c is None or beta == 0 else _native(c),
+        out=native_out,
+        alpha=float(alpha),
+        beta=float(beta),
+        backend=backend or "",
+        stream=stream,
+    )
+    library.finish(stream)
+    return out
+
+
+def _matrix(name: str, operand: Any) -> Array | BSRMatrix:
+    """BSR tensors of other libraries become BSRMatrix; anything else must be an array."""
+    if isinstance(operand, BSRMatrix):
+        return operand
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(operand, torch.Tensor) and operand.layout == torch.sparse_bsr:
+        return BSRMatrix.from_torch(operand)
+    scipy_sparse = sys.modules.get("scipy.sparse")
+    if scipy_sparse is not None and scipy_sparse.issparse(operand) and operand.format == "bsr":
+        return BSRMatrix.from_scipy(operand)
+    frameworks.of(operand, name)
+    return operand
+
+
+def _values(operand: Array | BSRMatrix) -> Array:
+    return operand.values if isinstance(operand, BSRMatrix) else operand
+
+
+def _native(operand: Array | BSRMatrix) -> Any:
+    if isinstance(operand, BSRMatrix):
+        return operand._view()
+    return frameworks.of(operand).export(operand)

@@ -1,0 +1,136 @@
+#include <limits>
+#include <vector>
+
+#include "bsr_gemm/backends.h"
+#include "bsr_gemm/problem.h"
+#include "check.h"
+#include "sparsek/bsr_gemm.h"
+
+using namespace sparsek;
+using bsr::Problem;
+
+namespace {
+
+/// Arguments of a (64, 32) x (32, 48) that are right; nothing is ever read through them.
+struct Sound {
+  std::vector<float> memory = std::vector<float>(64);
+  std::vector<std::int64_t> offsets = std::vector<std::int64_t>(65);
+  std::vector<std::int32_t> columns = std::vector<std::int32_t>(64);
+  BsrGemmArgs args;
+
+  Sound() {
+    args.a = sparse(64, 32, 16, 8);
+    args.b = dense(32, 48);
+    args.out = dense(64, 48);
+  }
+  TensorView dense(std::int64_t rows, std::int64_t cols) {
+    return contiguous_view(memory.data(), DType::float32, {}, {rows, cols});
+  }
+  BsrMatrixView sparse(std::int64_t rows, std::int64_t cols, std::int64_t block_rows,
+                       std::int64_t block_cols) {
+    BsrMatrixView matrix;
+    matrix.rows = rows;
+    matrix.cols = cols;
+    matrix.values = contiguous_view(memory.data(), DType::float32, {}, {3, block_rows, block_cols});
+    matrix.row_offsets = offsets.data();
+    matrix.col_indices = columns.data();
+    return matrix;
+  }
+};
+
+template <class Change>
+void check_error(int line, ErrorKind kind, const std::string& expected, Change change) {
+  Sound sound;
+  change(sound);
+  std::string got = "no error";
+  try {
+    bsr::make_problem(sound.args);
+  } catch (const Error& error) {
+    check(error.kind() == kind, __FILE__, line, "the kind of", error.what());
+    got = error.what();
+  }
+  check(got.find(expected) != std::string::npos, __FILE__, line, "the message", got, "expected",
+        expected);
+}
+
+void test_products() {
+  Sound s;
+  CHECK(bsr::make_problem(s.args).product == bsr::Product::sparse_dense);
+  CHECK_EQ(to_string(bsr::make_problem(s.args)),
+           "BSR 16x8 x dense -> dense m=64 n=48 k=32 dtype=float32 out_dtype=float32 device=cpu");
+  s.args.b = s.sparse(32, 48, 8, 12);
+  CHECK(bsr::make_problem(s.args).product == bsr::Product::sparse_sparse);
+  s.args.a = s.dense(64, 32);
+  CHECK(bsr::make_problem(s.args).product == bsr::Product::dense_sparse);
+  s.args.b = s.dense(32, 48);
+  s.args.out = s.sparse(64, 48, 16, 16);
+  CHECK(bsr::make_problem(s.args).product == bsr::Product::sampled);
+}
+
+void test_errors() {
+  const ErrorKind value = ErrorKind::invalid_value, type = ErrorKind::invalid_type,
+                  no = ErrorKind::unsupported;
+  check_error(__LINE__, value, "a: expected a matrix, got none", [](Sound& s) { s.args.a = {}; });
+  check_error(__LINE__, no, "a, b: expected at least one block-sparse matrix",
+              [](Sound& s) { s.args.a = s.dense(64, 32); });
+  check_error(__LINE__, no, "of two dense matrices, got a block-sparse",
+              [](Sound& s) { s.args.out = s.sparse(64, 48, 16, 16); });
+  check_error(__LINE__, value, "b: expected 32 rows (the columns of a), got shape (40, 48)",
+              [](Sound& s) { s.args.b = s.dense(40, 48); });
+  check_error(__LINE__, value, "out: expected shape (64, 48), got (64, 40)",
+              [](Sound& s) { s.args.out = s.dense(64, 40); });
+  check_error(__LINE__, value, "a: expected a block shape from 1x1 to 256x256, got 257x8",
+              [](Sound& s) { s.args.a = s.sparse(257, 32, 257, 8); });
+  check_error(__LINE__, value, "a: expected rows that are a multiple of the block's 16, got 60",
+              [](Sound& s) { s.args.a = s.sparse(60, 32, 16, 8); });
+  check_error(__LINE__, value, "b: expected blocks of 8 rows (the columns of a's blocks), got 4x12",
+              [](Sound& s) { s.args.b = s.sparse(32, 48, 4, 12); });
+  check_error(__LINE__, value, "a: expected row_offsets, got null",
+              [](Sound& s) { s.args.a.sparse->row_offsets = nullptr; });
+  check_error(__LINE__, type, "b: expected the dtype of a (float32), got bfloat16",
+              [](Sound& s) { s.args.b.dense.dtype = DType::bfloat16; });
+  check_error(__LINE__, type, "out: expected dtype float32 or that of a (float32), got float16",
+              [](Sound& s) { s.args.out.dense.dtype = DType::float16; });
+  check_error(__LINE__, value, "out: expected the device of a (cpu), got cuda:0",
+              [](Sound& s) { s.args.out.dense.device = {DeviceType::cuda, 0}; });
+  check_error(__LINE__, value, "alpha: expected a finite number, got inf",
+              [](Sound& s) { s.args.alpha = std::numeric_limits<float>::infinity(); });
+  check_error(__LINE__, value, "c: expected a matrix, got none", [](Sound& s) { s.args.beta = 1; });
+  check_error(__LINE__, value, "c: expected shape (64, 48), got (48, 64)", [](Sound& s) {
+    s.args.beta = 1;
+    s.args.c = s.dense(48, 64);
+  });
+}
+
+void test_selection() {
+  Sound sound;
+  CHECK_EQ(bsr_gemm_backend(sound.args), "cpu");
+  sound.args.backend = "fast";
+  CHECK_THROWS(ErrorKind::invalid_value, "cpu, got \"fast\"", bsr_gemm_backend(sound.args));
+
+  Problem problem = bsr::make_problem(Sound().args);
+  problem.device.device = {DeviceType::cuda, 2};
+  problem.device.name = "made up";
+  problem.device.compute_capability = 50;
+  CHECK_THROWS(ErrorKind::unsupported, "\n  cpu: arrays are on cuda:2",
+               select_backend("bsr_gemm", bsr::backends(), problem, ""));
+  for (const auto& backend : bsr::backends()) {
+    const Reason reason = backend.supports(problem);
+    CHECK(reason.has_value() && !reason->empty(), backend.name);
+  }
+  bool has_cpu = false;
+  for (const BackendStatus& status : bsr_gemm_backends()) {
+    CHECK(status.available == status.reason.empty(), status.name, status.reason);
+    has_cpu = has_cpu || (status.name == "cpu" && status.available);
+  }
+  CHECK(has_cpu);
+}
+
+}  // namespace
+
+int main() {
+  test_products();
+  test_errors();
+  test_selection();
+  return failures() != 0;
+}
