@@ -231,6 +231,12 @@ def parse_device(text: str) -> torch.device:
     )
 
 
+def default_device() -> str:
+    """A GPU where torch finds one and sparsek has a backend of both operations for it."""
+    on_gpu = {b.operation for b in sparsek.backends() if b.available and b.name != "cpu"}
+    return "cuda" if torch.cuda.is_available() and len(on_gpu) == 2 else "cpu"
+
+
 def make_parser() -> Parser:
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 
@@ -251,7 +257,7 @@ def make_parser() -> Parser:
         "--device",
         "cpu, in float32, or cuda[:INDEX], in float16 (%(default)s)",
         type=parse_device,
-        default="cuda" if torch.cuda.is_available() else "cpu",
+        default=default_device(),
     )
     add(
         "--density",
@@ -290,6 +296,10 @@ def main() -> int:
         sparse, dense = prune_feed_forward(encoder, options.block, options.density)
     except ValueError as error:
         parser.error(f"argument --block: {error}")
+    try:
+        with_attention, with_bsr_gemm = chosen_backends(encoder, sparse)
+    except NotImplementedError as error:
+        parser.error(f"argument --device: {error}")
     tokens = [torch.tensor(text.ids) for text in load_tokenizer(folder).encode_batch(texts)]
     lengths = [len(text) for text in tokens]
     batches = make_batches(lengths, options.batch_tokens)
@@ -297,7 +307,6 @@ def main() -> int:
         f"{len(texts)} texts, {sum(lengths)} tokens, {len(batches)} batches, on {device} in {dtype}"
     )
 
-    with_attention, with_bsr_gemm = chosen_backends(encoder, sparse)
     results = []
     for title, encode, model, backends in (
         ("unmodified", encode_padded, encoder, "torch"),

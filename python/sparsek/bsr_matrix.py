@@ -233,7 +233,7 @@ class BSRMatrix:
             values = torch.from_dlpack(values)
         offsets = frameworks.move(self.row_offsets, values)
         columns = torch.as_tensor(cols[order], device=values.device)
-        return torch.sparse_bsr_tensor(offsets, columns, values, self.shape)
+        return torch.sparse_bsr_tensor(offsets, columns, values, self.shape, check_invariants=False)
 
     def to_scipy(self) -> Any:
         """A `scipy.sparse.bsr_array`, in host memory; there the values are shared, except those of a transpose.

@@ -914,3 +914,59 @@ def test_jax_arrays():
         **SIZES,
     )
     assert mask.num_pairs == 4 * 256
+
+
+@pytest.mark.gpu
+def test_lists_on_a_gpu():
+    rng = np.random.default_rng(0)
+    dense = random_dense(rng, (2, 3, 150, 200), 32, 64)
+    mask = BlockMask.from_dense(torch.as_tensor(dense, device="cuda"), q_block=32, kv_block=64)
+    assert mask.device == "cuda:0"
+    assert repr(mask).endswith("cuda:0)")
+    check_built(mask.to("cpu"), dense)
+    assert mask.to("cpu").to(mask.indices).device == "cuda:0"
+    causal = BlockMask.causal(150, 200, q_block=32, kv_block=64)
+    assert (mask & causal).device == "cuda:0"
+    check_built((mask & causal).to("cpu"), dense & windowed(150, 200, None, 0))
+
+    table = torch.as_tensor(dense, device="cuda")
+    built = BlockMask.from_mask_mod(
+        lambda b, h, q_idx, kv_idx: table[b, h, q_idx, kv_idx],
+        batch=2,
+        heads=3,
+        q_len=150,
+        kv_len=200,
+        q_block=32,
+        kv_block=64,
+        like=table,
+    )
+    check_built(built.to("cpu"), dense)
+
+
+@pytest.mark.gpu
+def test_lists_chosen_on_a_gpu_do_not_synchronise():
+    indices = torch.tensor([[0, 1], [2, 0]], dtype=torch.int32, device="cuda")
+    counts = torch.tensor([1, 2], dtype=torch.int32, device="cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        mask = BlockMask.from_indices(indices, counts, **SIZES, check=False)
+        converted = BlockMask.from_indices(indices.long(), counts.long(), **SIZES, check=False)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert mask.indices.data_ptr() == indices.data_ptr()
+    assert mask.num_pairs == converted.num_pairs == 3 * 256
+    counts[0] = 2
+    assert mask.num_pairs == 4 * 256
+
+
+@pytest.mark.gpu
+def test_from_flex_on_a_gpu():
+    documents = document_of_token.cuda()
+
+    def mask_mod(b, h, q_idx, kv_idx):
+        return (documents[q_idx] == documents[kv_idx]) & (q_idx >= kv_idx)
+
+    flex = create_block_mask(mask_mod, None, None, 150, 150, device="cuda", BLOCK_SIZE=(32, 32))
+    mask = BlockMask.from_flex(flex)
+    assert mask.device == "cuda:0"
+    check_built(mask.to("cpu"), create_mask(mask_mod, 1, 1, 150, 150, device="cuda").cpu().numpy())

@@ -37,7 +37,7 @@ void multiply_left_sparse(const Problem& problem, const BsrGemmArgs& args) {
         const std::int64_t k_block = block_col(a, entry);
         MatrixRef block;
         if (k_block < 0 || !block_values(a, entry, &block)) continue;
-        const Left left = as_left(block, &a_buffer);
+        const Left left = as_left(block, false, &a_buffer);
         const Right right = as_right(b.part(k_block * block_cols, col, block_cols, cols),
                                      block_rows >= kCopyFromRows, &b_buffer);
         cpu_gemm(block_rows, cols, block_cols, left.data, left.row_stride, left.col_stride,

@@ -33,8 +33,8 @@ bool block_values(const BsrMatrixView& matrix, std::int64_t entry, MatrixRef* bl
   return true;
 }
 
-Left as_left(const MatrixRef& matrix, FloatBuffer* buffer) {
-  if (matrix.dtype == DType::float32) {
+Left as_left(const MatrixRef& matrix, bool copy, FloatBuffer* buffer) {
+  if (!copy && matrix.dtype == DType::float32) {
     return {static_cast<const float*>(matrix.data), matrix.row_stride, matrix.col_stride};
   }
   const bool by_columns = !matrix.rows_contiguous() && matrix.row_stride == 1;

@@ -29,8 +29,9 @@ struct Left {
   std::int64_t row_stride;
   std::int64_t col_stride;
 };
-/// In place, if float32; else converted, in the order in which it lies in memory.
-Left as_left(const MatrixRef& matrix, FloatBuffer* buffer);
+/// In place, if float32 and without `copy`; else converted, in the order in which it lies in
+/// memory. A copy pays when neighbours in memory are used far apart in time.
+Left as_left(const MatrixRef& matrix, bool copy, FloatBuffer* buffer);
 
 /// A right operand of cpu_gemm: float32 rows.
 struct Right {

@@ -95,7 +95,7 @@ class PanelWorker {
       const std::int64_t col = block_col(b_, entry);
       MatrixRef block;
       if (col < block_begin_ || col >= block_end_ || !block_values(b_, entry, &block)) continue;
-      if (left.data == nullptr) left = as_left(a_block, &a_buffer_);
+      if (left.data == nullptr) left = as_left(a_block, false, &a_buffer_);
       const Right right = as_right(block, false, &b_buffer_);
       cpu_gemm(rows_, block.cols, block.rows, left.data, left.row_stride, left.col_stride,
                right.data, right.ld, sum_.data() + (col - block_begin_) * block.cols, ld_, true);

@@ -55,7 +55,8 @@ class BlockRowWorker {
                   ld_);
       for (std::int64_t i = 0; i < size; ++i) {
         const std::int64_t col = block_col(out_, group[i]) * block_cols;
-        const Left left = as_left(b_.part(k, col, depth, block_cols).transposed(), &b_buffer_);
+        const MatrixRef b = b_.part(k, col, depth, block_cols).transposed();
+        const Left left = as_left(b, !b.rows_contiguous(), &b_buffer_);
         cpu_gemm(block_cols, block_rows, depth, left.data, left.row_stride, left.col_stride,
                  a_buffer_.data(), ld_, sum(i), ld_, true);
       }

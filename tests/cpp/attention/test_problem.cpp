@@ -149,8 +149,7 @@ void test_selection() {
   sound.args.backend = "cpu";
   CHECK_EQ(attention_backend(sound.args), "cpu");
   sound.args.backend = "gpu";
-  CHECK_THROWS(ErrorKind::invalid_value, "backend: expected one of sm90_unfused, cpu, got \"gpu\"",
-               attention_backend(sound.args));
+  CHECK_THROWS(ErrorKind::invalid_value, "cpu, got \"gpu\"", attention_backend(sound.args));
   sound.args.backend = "sm90_unfused";
   CHECK_THROWS(ErrorKind::unsupported, "\n  sm90_unfused: ", attention_backend(sound.args));
 
