@@ -46,6 +46,7 @@ void check_extent(const char* name, const TensorView& tensor, int axis, const ch
 }
 
 int row_alignment(const TensorView& tensor) {
+  if (tensor.num_elements() == 0) return 16;
   std::uint64_t bits = reinterpret_cast<std::uintptr_t>(tensor.data) | 16u;
   for (int axis = 0; axis + 1 < tensor.rank; ++axis) {
     // The stride of an axis with one element is never used, and frameworks fill it with anything.

@@ -46,7 +46,7 @@ class Library:
     def numpy(self, x):
         if self.name == "torch":
             return x.cpu().numpy()
-        return x.get() if self.name == "cupy" else np.asarray(x)
+        return x.get() if self.name == "cupy" else np.array(x)
 
     @property
     def kind(self):

@@ -97,8 +97,9 @@ void run_chunk(const Problem& p, const AttentionArgs& args, const Config& config
     fill_block_table(*args.mask, chunk, table, stream);
   }
   constexpr float kLog2e = 1.4426950408889634f;
-  scores_gemm(p.dtype, chunk, p.head_dim, p.scale * kLog2e, q, k, scores, stream);
-  softmax(p.dtype, chunk, p.band, args.mask, table, scores, lse, stream);
+  const float scale_log2 = p.scale * kLog2e;
+  scores_gemm(p.dtype, chunk, p.head_dim, scale_log2, q, k, scores, stream);
+  softmax(p.dtype, chunk, p.band, args.mask, table, p.head_dim, scale_log2, q, k, scores, lse, stream);
   const auto values_gemm = config.tile_values == 64 ? values_gemm_64 : values_gemm_128;
   values_gemm(p.dtype, chunk, p.value_dim, scores, v, out, stream);
 }

@@ -33,8 +33,8 @@ using RowMajor = cute::Stride<std::int64_t, _1, BatchStride>;               // (
 using SharedRowMajor = cute::Stride<std::int64_t, _1, SharedBatchStride>;   // k as (key, head_dim)
 using SharedColMajor = cute::Stride<_1, std::int64_t, SharedBatchStride>;   // v as (value dim, key)
 
-/// D = alpha * A B^T over the batch mode, fp32 accumulate, D in the inputs' type.
-template <class Element, class StrideB, class TileShape, int kStages>
+/// D = alpha * A B^T over the batch mode, fp32 accumulate.
+template <class Element, class StrideB, class ElementD, class TileShape, int kStages>
 struct Gemm {
   static constexpr int kAlignment = 8;  // elements in 16 bytes, what TMA asks of every row
   using ClusterShape = cute::Shape<_1, _1, _1>;
@@ -42,7 +42,7 @@ struct Gemm {
   using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape,
       cutlass::epilogue::collective::EpilogueTileAuto, float, float, void, RowMajor, kAlignment,
-      Element, RowMajor, kAlignment, cutlass::epilogue::TmaWarpSpecialized>::CollectiveOp;
+      ElementD, RowMajor, kAlignment, cutlass::epilogue::TmaWarpSpecialized>::CollectiveOp;
 
   using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Element, RowMajor, kAlignment, Element,
@@ -73,7 +73,7 @@ inline SharedBatchStride shared_batches(const Matrices& b, const Chunk& chunk) {
           tma_stride(chunk.num_batches, b.batch_stride)};
 }
 
-template <class GemmType, class Element, class StrideB>
+template <class GemmType, class Element, class ElementD, class StrideB>
 void run_gemm(const char* name, const Chunk& chunk, int n, int k, float alpha, const Matrices& a,
               const Matrices& b, const StrideB& stride_b, const Matrices& d, cudaStream_t stream) {
   using Device = typename GemmType::Device;
@@ -85,7 +85,7 @@ void run_gemm(const char* name, const Chunk& chunk, int n, int k, float alpha, c
       {rows, n, k, batches},
       {static_cast<const Element*>(a.data), row_major(a, chunk, rows),
        static_cast<const Element*>(b.data), stride_b},
-      {{alpha, 0.0f}, nullptr, {}, static_cast<Element*>(d.data), row_major(d, chunk, rows)}};
+      {{alpha, 0.0f}, nullptr, {}, static_cast<ElementD*>(d.data), row_major(d, chunk, rows)}};
   auto params = GemmType::Kernel::to_underlying_arguments(args, nullptr);
 
   constexpr int kSmemBytes = GemmType::Kernel::SharedStorageSize;

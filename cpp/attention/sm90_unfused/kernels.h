@@ -33,7 +33,7 @@ struct Matrices {
   std::int64_t row_stride = 0;
 };
 
-/// scores = scale_log2 * q k^T, in the inputs' dtype.
+/// scores = scale_log2 * q k^T, float16 whatever the inputs' dtype.
 void scores_gemm(DType dtype, const Chunk& chunk, std::int64_t head_dim, float scale_log2,
                  const Matrices& q, const Matrices& k, const Matrices& scores, cudaStream_t stream);
 
@@ -55,10 +55,11 @@ struct BlockTable {
 void fill_block_table(const BlockMaskView& mask, const Chunk& chunk, const BlockTable& table,
                       cudaStream_t stream);
 
-/// Rows of `scores` (base-2 logits) become softmax probabilities in place; lse, where given, is written for them.
+/// Rows of `scores` (base-2 logits) become softmax probabilities of the inputs' dtype in place; lse, where given, is
+/// written for them. q and k are read again for the few keys that hold most of a row.
 void softmax(DType dtype, const Chunk& chunk, const Band& band, const BlockMaskView* mask,
-             const BlockTable& table, const Matrices& scores, const Matrices& lse,
-             cudaStream_t stream);
+             const BlockTable& table, std::int64_t head_dim, float scale_log2, const Matrices& q,
+             const Matrices& k, const Matrices& scores, const Matrices& lse, cudaStream_t stream);
 
 /// For a chunk in which no query may see a key: zeros in out (and weights, where given), -inf in lse where given.
 void fill_empty(const Chunk& chunk, std::int64_t value_dim, std::int64_t kv_len, const Matrices& out,

@@ -8,57 +8,43 @@
 
 namespace sparsek::attn::sm90_unfused {
 
-/// Arithmetic on two 16-bit scores that share a register.
-template <class Element>
-struct Packed;
+// Scores are float16 whatever the inputs' type (three more bits than bfloat16); probabilities have the inputs' type.
 
-template <>
-struct Packed<__half> {
-  using Pair = __half2;
-  static constexpr std::uint32_t kNegInf = 0xFC00;
-  static __device__ Pair from_bits(std::uint32_t bits) { return *reinterpret_cast<Pair*>(&bits); }
-  static __device__ float2 to_float(Pair pair) { return __half22float2(pair); }
-  static __device__ Pair from_float(float x, float y) { return __floats2half2_rn(x, y); }
-  static __device__ Pair max(Pair a, Pair b) { return __hmax2(a, b); }
-  /// A score past the largest float16 was stored as infinity; inf - inf would turn the row into NaN.
-  static __device__ Pair saturate(Pair pair) {
-    const Pair limit = __float2half2_rn(65504.0f);
-    return __hmax2_nan(__hmin2_nan(pair, limit), __hneg2(limit));
-  }
-};
-
-template <>
-struct Packed<__nv_bfloat16> {
-  using Pair = __nv_bfloat162;
-  static constexpr std::uint32_t kNegInf = 0xFF80;
-  static __device__ Pair from_bits(std::uint32_t bits) { return *reinterpret_cast<Pair*>(&bits); }
-  static __device__ float2 to_float(Pair pair) { return __bfloat1622float2(pair); }
-  static __device__ Pair from_float(float x, float y) { return __floats2bfloat162_rn(x, y); }
-  static __device__ Pair max(Pair a, Pair b) { return __hmax2(a, b); }
-  static __device__ Pair saturate(Pair pair) { return pair; }
-};
-
-/// Eight scores, as one 16-byte access moves them.
+/// Eight scores or probabilities, as one 16-byte access moves them.
 struct alignas(16) Vec {
   static constexpr int kSize = 8;
   std::uint32_t word[4];
 };
 
+constexpr std::uint32_t kNegInfBits = 0xFC00;  // of a float16
+
+__device__ inline __half2 score_pair(std::uint32_t bits) {
+  return *reinterpret_cast<__half2*>(&bits);
+}
+
+__device__ inline std::uint32_t probability_bits(__half, float x, float y) {
+  const __half2 pair = __floats2half2_rn(x, y);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+__device__ inline std::uint32_t probability_bits(__nv_bfloat16, float x, float y) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+
 /// Reads the first `count` scores; the others become -inf.
-template <class Element>
-__device__ Vec load_vec(const std::uint16_t* row, int count) {
+__device__ inline Vec load_vec(const std::uint16_t* row, int count) {
   if (count >= Vec::kSize) return *reinterpret_cast<const Vec*>(row);
   Vec vec;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const std::uint32_t low = 2 * i < count ? row[2 * i] : Packed<Element>::kNegInf;
-    const std::uint32_t high = 2 * i + 1 < count ? row[2 * i + 1] : Packed<Element>::kNegInf;
+    const std::uint32_t low = 2 * i < count ? row[2 * i] : kNegInfBits;
+    const std::uint32_t high = 2 * i + 1 < count ? row[2 * i + 1] : kNegInfBits;
     vec.word[i] = low | high << 16;
   }
   return vec;
 }
 
-/// Writes the first `count` scores.
+/// Writes the first `count` elements.
 __device__ inline void store_vec(std::uint16_t* row, const Vec& vec, int count) {
   if (count >= Vec::kSize) {
     *reinterpret_cast<Vec*>(row) = vec;
@@ -70,30 +56,26 @@ __device__ inline void store_vec(std::uint16_t* row, const Vec& vec, int count) 
   }
 }
 
-/// Saturates the scores and erases those whose bit is not set.
-template <class Element>
-__device__ void erase(Vec& vec, std::uint32_t allowed) {
+/// Scores whose bit is not set become -inf. Those past the largest float16, which were stored as infinity, come back to
+/// it: inf - inf would turn the row into NaN.
+__device__ inline void erase(Vec& vec, std::uint32_t allowed) {
+  const __half2 limit = __float2half2_rn(65504.0f);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    auto pair = Packed<Element>::saturate(Packed<Element>::from_bits(vec.word[i]));
-    std::uint32_t bits = *reinterpret_cast<std::uint32_t*>(&pair);
+    const __half2 pair = __hmax2_nan(__hmin2_nan(score_pair(vec.word[i]), limit), __hneg2(limit));
+    std::uint32_t bits = *reinterpret_cast<const std::uint32_t*>(&pair);
     if (allowed != 0xffu) {
-      if (!(allowed >> (2 * i) & 1u)) bits = (bits & 0xffff0000u) | Packed<Element>::kNegInf;
-      if (!(allowed >> (2 * i + 1) & 1u)) bits = (bits & 0xffffu) | Packed<Element>::kNegInf << 16;
+      if (!(allowed >> (2 * i) & 1u)) bits = (bits & 0xffff0000u) | kNegInfBits;
+      if (!(allowed >> (2 * i + 1) & 1u)) bits = (bits & 0xffffu) | kNegInfBits << 16;
     }
     vec.word[i] = bits;
   }
 }
 
-template <class Element>
-__device__ float max_of(const Vec& vec) {
-  auto pair = Packed<Element>::from_bits(vec.word[0]);
-#pragma unroll
-  for (int i = 1; i < 4; ++i) {
-    pair = Packed<Element>::max(pair, Packed<Element>::from_bits(vec.word[i]));
-  }
-  const float2 values = Packed<Element>::to_float(pair);
-  return fmaxf(values.x, values.y);
+__device__ inline float max_of(const Vec& vec) {
+  const __half2 pair = __hmax2(__hmax2(score_pair(vec.word[0]), score_pair(vec.word[1])),
+                               __hmax2(score_pair(vec.word[2]), score_pair(vec.word[3])));
+  return fmaxf(__low2float(pair), __high2float(pair));
 }
 
 }  // namespace sparsek::attn::sm90_unfused

@@ -24,6 +24,9 @@ struct SoftmaxParams {
   BlockTable table;
   Matrices scores;
   Matrices lse;  // no data: not wanted
+  Matrices q, k;
+  int head_dim;
+  float scale_log2;
 };
 
 /// What one query may see, in columns of the chunk.
@@ -71,14 +74,14 @@ __device__ std::uint32_t allowed_bits(const SoftmaxParams& p, const RowMask& row
   }
 }
 
-template <class Element, Masking kMasking>
+template <Masking kMasking>
 __device__ Vec masked_scores(const SoftmaxParams& p, const RowMask& row,
                              const std::uint16_t* scores, int column) {
   const std::uint32_t allowed = allowed_bits<kMasking>(p, row, column);
   // Nothing to see here: not even read.
   const int count = allowed == 0 ? 0 : static_cast<int>(p.chunk.num_cols) - column;
-  Vec vec = load_vec<Element>(scores + column, count);
-  erase<Element>(vec, allowed);
+  Vec vec = load_vec(scores + column, count);
+  erase(vec, allowed);
   return vec;
 }
 
@@ -93,95 +96,153 @@ struct RowSum {
   __device__ float lse() const { return max == -INFINITY ? -INFINITY : (max + log2f(sum)) * kLn2; }
 };
 
+/// The eight 2^(score - shift).
+struct Exponentials {
+  float value[Vec::kSize];
+
+  __device__ Exponentials(const Vec& vec, float shift) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 x = __half22float2(score_pair(vec.word[i]));
+      value[2 * i] = ptx::exp2_approx(x.x - shift);
+      value[2 * i + 1] = ptx::exp2_approx(x.y - shift);
+    }
+  }
+  __device__ float sum() const {
+    return ((value[0] + value[1]) + (value[2] + value[3])) + ((value[4] + value[5]) + (value[6] + value[7]));
+  }
+  template <class Element>
+  __device__ Vec probabilities(float inverse) const {
+    Vec vec;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      vec.word[i] =
+          probability_bits(Element{}, value[2 * i] * inverse, value[2 * i + 1] * inverse);
+    }
+    return vec;
+  }
+};
+
+// A score of float16 is off by up to 2^-9 around 8, which an average over many keys hides and one key that holds most of a
+// row does not. In a row whose sum is below kPeakedSum, the keys that hold at least a kLargeShare of it get their score
+// again, from q and k in float32. At most 1 / kLargeShare keys do: one for each lane of the warp.
+constexpr float kPeakedSum = 16.0f;
+constexpr float kLargeShare = 1.0f / 32;
+
+/// One large key of a row; lane i holds the i-th.
+struct ExactScore {
+  int column = -1;
+  float score = -INFINITY;
+};
+
 template <class Element>
-__device__ float exp2_sum(const Vec& vec, float shift) {
+__device__ float warp_dot(const SoftmaxParams& p, const Element* q, const Element* k, int lane) {
   float sum = 0.0f;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 x = Packed<Element>::to_float(Packed<Element>::from_bits(vec.word[i]));
-    sum += ptx::exp2_approx(x.x - shift) + ptx::exp2_approx(x.y - shift);
-  }
-  return sum;
+  for (int d = lane; d < p.head_dim; d += 32) sum += float(q[d]) * float(k[d]);
+  return warp_sum(sum) * p.scale_log2;
 }
 
-/// Replaces scores by probabilities.
-template <class Element>
-__device__ void normalise(Vec& vec, float shift, float inverse) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 x = Packed<Element>::to_float(Packed<Element>::from_bits(vec.word[i]));
-    const auto pair = Packed<Element>::from_float(ptx::exp2_approx(x.x - shift) * inverse,
-                                                  ptx::exp2_approx(x.y - shift) * inverse);
-    vec.word[i] = *reinterpret_cast<const std::uint32_t*>(&pair);
-  }
-}
-
-/// A row of at most 256 * kVecs scores, held in the registers of its warp.
-template <class Element, Masking kMasking, int kVecs>
-__device__ RowSum softmax_in_registers(const SoftmaxParams& p, const RowMask& row,
-                                       std::uint16_t* scores, int lane) {
+/// Scores the large keys of a row again; `total` becomes that of the corrected row.
+template <class Element, Masking kMasking>
+__device__ ExactScore score_large_keys(const SoftmaxParams& p, const RowMask& row,
+                                       const std::uint16_t* scores, const Element* q,
+                                       const Element* k, int lane, RowSum* total) {
   const int num_cols = static_cast<int>(p.chunk.num_cols);
-  Vec vecs[kVecs];
-  RowSum total;
+  const float threshold = kLargeShare * total->sum;
+  const float shift = total->shift();
+  ExactScore mine;
+  float others = 0.0f;
+  int found = 0;
+  for (int step = 0; step < num_cols; step += 32 * Vec::kSize) {
+    const int column = step + lane * Vec::kSize;
+    std::uint32_t large = 0;
+    if (column < num_cols) {
+      const Exponentials x(masked_scores<kMasking>(p, row, scores, column), shift);
 #pragma unroll
-  for (int i = 0; i < kVecs; ++i) {
-    vecs[i] = masked_scores<Element, kMasking>(p, row, scores, (i * 32 + lane) * Vec::kSize);
-  }
-#pragma unroll
-  for (int i = 0; i < kVecs; ++i) total.max = fmaxf(total.max, max_of<Element>(vecs[i]));
-  total.max = warp_max(total.max);
-
-  const float shift = total.shift();
-  float probabilities[kVecs][Vec::kSize];
-#pragma unroll
-  for (int i = 0; i < kVecs; ++i) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float2 x = Packed<Element>::to_float(Packed<Element>::from_bits(vecs[i].word[j]));
-      probabilities[i][2 * j] = ptx::exp2_approx(x.x - shift);
-      probabilities[i][2 * j + 1] = ptx::exp2_approx(x.y - shift);
-      total.sum += probabilities[i][2 * j] + probabilities[i][2 * j + 1];
+      for (int i = 0; i < Vec::kSize; ++i) {
+        const bool is_large = x.value[i] >= threshold;
+        large |= static_cast<std::uint32_t>(is_large) << i;
+        if (!is_large) others += x.value[i];
+      }
+    }
+    while (const unsigned lanes = __ballot_sync(0xffffffffu, large != 0)) {
+      const int owner = __ffs(lanes) - 1;
+      const int key = __shfl_sync(0xffffffffu, column + __ffs(large) - 1, owner);
+      const float score = warp_dot(p, q, k + key * p.k.row_stride, lane);
+      if (lane == found) mine = {key, score};
+      if (lane == owner) large &= large - 1;
+      ++found;
     }
   }
-  total.sum = warp_sum(total.sum);
-
-  const float inverse = total.inverse();
-#pragma unroll
-  for (int i = 0; i < kVecs; ++i) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const auto pair = Packed<Element>::from_float(probabilities[i][2 * j] * inverse,
-                                                    probabilities[i][2 * j + 1] * inverse);
-      vecs[i].word[j] = *reinterpret_cast<const std::uint32_t*>(&pair);
-    }
-    const int column = (i * 32 + lane) * Vec::kSize;
-    if (column < num_cols) store_vec(scores + column, vecs[i], num_cols - column);
-  }
-  return total;
+  total->max = warp_max(mine.score);
+  total->sum = warp_sum(others) * ptx::exp2_approx(shift - total->shift()) +
+               warp_sum(ptx::exp2_approx(mine.score - total->shift()));
+  return mine;
 }
 
-/// A row of any length: read twice, written once.
+/// A row of any length: read twice, written once; a peaked one is read once more.
 template <class Element, Masking kMasking>
 __device__ RowSum softmax_by_loop(const SoftmaxParams& p, const RowMask& row, std::uint16_t* scores,
-                                  int lane) {
+                                  const Element* q, const Element* k, int lane) {
   const int num_cols = static_cast<int>(p.chunk.num_cols);
   constexpr int kStep = 32 * Vec::kSize;
   RowSum mine;
   for (int column = lane * Vec::kSize; column < num_cols; column += kStep) {
-    const Vec vec = masked_scores<Element, kMasking>(p, row, scores, column);
+    const Vec vec = masked_scores<kMasking>(p, row, scores, column);
     const float previous = mine.max;
-    mine.max = fmaxf(mine.max, max_of<Element>(vec));
+    mine.max = fmaxf(mine.max, max_of(vec));
     mine.sum = mine.sum * ptx::exp2_approx(previous - mine.shift()) +
-               exp2_sum<Element>(vec, mine.shift());
+               Exponentials(vec, mine.shift()).sum();
   }
   RowSum total;
   total.max = warp_max(mine.max);
   total.sum = warp_sum(mine.sum * ptx::exp2_approx(mine.max - total.shift()));
 
+  ExactScore exact;
+  if (total.max > -INFINITY && total.sum < kPeakedSum) {
+    exact = score_large_keys<Element, kMasking>(p, row, scores, q, k, lane, &total);
+  }
   for (int column = lane * Vec::kSize; column < num_cols; column += kStep) {
-    Vec vec = masked_scores<Element, kMasking>(p, row, scores, column);
-    normalise<Element>(vec, total.shift(), total.inverse());
-    store_vec(scores + column, vec, num_cols - column);
+    const Exponentials x(masked_scores<kMasking>(p, row, scores, column), total.shift());
+    store_vec(scores + column, x.template probabilities<Element>(total.inverse()), num_cols - column);
+  }
+  __syncwarp();  // the exact ones overwrite what another lane wrote
+  if (exact.column >= 0) {
+    const float x = ptx::exp2_approx(exact.score - total.shift()) * total.inverse();
+    scores[exact.column] = static_cast<std::uint16_t>(probability_bits(Element{}, x, 0.0f));
+  }
+  return total;
+}
+
+/// A row of at most 256 * kVecs scores, held in the registers of its warp.
+template <class Element, Masking kMasking, int kVecs>
+__device__ RowSum softmax_in_registers(const SoftmaxParams& p, const RowMask& row,
+                                       std::uint16_t* scores, const Element* q, const Element* k,
+                                       int lane) {
+  const int num_cols = static_cast<int>(p.chunk.num_cols);
+  Vec vecs[kVecs];
+  RowSum total;
+#pragma unroll
+  for (int i = 0; i < kVecs; ++i) {
+    vecs[i] = masked_scores<kMasking>(p, row, scores, (i * 32 + lane) * Vec::kSize);
+  }
+#pragma unroll
+  for (int i = 0; i < kVecs; ++i) total.max = fmaxf(total.max, max_of(vecs[i]));
+  total.max = warp_max(total.max);
+#pragma unroll
+  for (int i = 0; i < kVecs; ++i) total.sum += Exponentials(vecs[i], total.shift()).sum();
+  total.sum = warp_sum(total.sum);
+  if (total.max > -INFINITY && total.sum < kPeakedSum) {
+    return softmax_by_loop<Element, kMasking>(p, row, scores, q, k, lane);
+  }
+#pragma unroll
+  for (int i = 0; i < kVecs; ++i) {
+    const int column = (i * 32 + lane) * Vec::kSize;
+    // Computed again: keeping them takes 32 registers a kVec and the occupancy that hides the reads.
+    const Exponentials x(vecs[i], total.shift());
+    if (column < num_cols) {
+      store_vec(scores + column, x.template probabilities<Element>(total.inverse()), num_cols - column);
+    }
   }
   return total;
 }
@@ -219,11 +280,16 @@ __global__ void __launch_bounds__(kSoftmaxWarps * 32, 2) softmax_kernel(const So
 
   auto* scores = static_cast<std::uint16_t*>(p.scores.data) + batch * p.scores.batch_stride +
                  head * p.scores.head_stride + q * p.scores.row_stride;
+  const auto* q_row = static_cast<const Element*>(p.q.data) + batch * p.q.batch_stride +
+                      head * p.q.head_stride + q * p.q.row_stride;
+  const int kv_head = head / (p.chunk.num_heads / p.chunk.num_kv_heads);
+  const auto* keys = static_cast<const Element*>(p.k.data) + batch * p.k.batch_stride +
+                     kv_head * p.k.head_stride;
   RowSum total;
   if constexpr (kVecs > 0) {
-    total = softmax_in_registers<Element, kMasking, kVecs>(p, mask, scores, lane);
+    total = softmax_in_registers<Element, kMasking, kVecs>(p, mask, scores, q_row, keys, lane);
   } else {
-    total = softmax_by_loop<Element, kMasking>(p, mask, scores, lane);
+    total = softmax_by_loop<Element, kMasking>(p, mask, scores, q_row, keys, lane);
   }
   if (p.lse.data != nullptr && lane == 0) {
     static_cast<float*>(p.lse.data)[batch * p.lse.batch_stride + head * p.lse.head_stride +
@@ -256,15 +322,16 @@ SoftmaxKernel kernel_for(Masking masking, std::int64_t num_cols) {
 }  // namespace
 
 void softmax(DType dtype, const Chunk& chunk, const Band& band, const BlockMaskView* mask,
-             const BlockTable& table, const Matrices& scores, const Matrices& lse,
-             cudaStream_t stream) {
+             const BlockTable& table, std::int64_t head_dim, float scale_log2, const Matrices& q,
+             const Matrices& k, const Matrices& scores, const Matrices& lse, cudaStream_t stream) {
   const Masking masking = mask == nullptr               ? Masking::band
                           : mask->kv_block % Vec::kSize == 0 ? Masking::vec_in_block
                                                              : Masking::block_per_score;
   const SoftmaxKernel kernel = dtype == DType::float16
                                    ? kernel_for<__half>(masking, chunk.num_cols)
                                    : kernel_for<__nv_bfloat16>(masking, chunk.num_cols);
-  SoftmaxParams params{chunk, band, mask ? *mask : BlockMaskView{}, table, scores, lse};
+  const SoftmaxParams params{chunk, band, mask ? *mask : BlockMaskView{}, table, scores, lse, q, k,
+                             static_cast<int>(head_dim), scale_log2};
   const std::int64_t rows = chunk.num_batches * chunk.num_heads * chunk.num_rows;
   const auto grid = static_cast<unsigned>((rows + kSoftmaxWarps - 1) / kSoftmaxWarps);
   launch_dependent("attention: softmax", kernel, grid, kSoftmaxWarps * 32, stream, params);
