@@ -27,7 +27,10 @@ constexpr int kTileRows = kWidth == 16  ? 8
                           : kWidth == 8 ? 6
                                         : 4;
 
-/// kRows x (kVectors * kWidth) elements of c, held in registers over the whole of k.
+/// k is summed in stretches of this length, and those sums added: the rounding error of one long sum grows with k.
+constexpr std::int64_t kStretch = 128;
+
+/// kRows x (kVectors * kWidth) elements of c, held in registers over a stretch of k.
 template <int kWidth, int kRows, int kVectors>
 SPARSEK_INLINE void multiply_tile(std::int64_t k, Left a, const float* b, std::int64_t ldb,
                                   float* c, std::int64_t ldc, bool accumulate) {
@@ -37,7 +40,7 @@ SPARSEK_INLINE void multiply_tile(std::int64_t k, Left a, const float* b, std::i
   for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      sum[row][v] = accumulate ? load<Float>(c + row * ldc + v * kWidth) : Float{};
+      sum[row][v] = Float{};
     }
   }
   for (std::int64_t p = 0; p < k; ++p) {
@@ -56,7 +59,10 @@ SPARSEK_INLINE void multiply_tile(std::int64_t k, Left a, const float* b, std::i
 #pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) store(c + row * ldc + v * kWidth, sum[row][v]);
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = c + row * ldc + v * kWidth;
+      store(to, accumulate ? load<Float>(to) + sum[row][v] : sum[row][v]);
+    }
   }
 }
 
@@ -95,27 +101,22 @@ SPARSEK_INLINE void multiply_last_columns(std::int64_t m, std::int64_t cols, std
                                           const float* b, std::int64_t ldb, float* c,
                                           std::int64_t ldc, bool accumulate) {
   constexpr int kRows = kTileRows<kWidth>;
-  constexpr std::int64_t kDepth = 128;
-  float b_copy[kDepth * kWidth];
+  float b_copy[kStretch * kWidth];
   float c_copy[kRows * kWidth] = {};
-  for (std::int64_t p = 0; p == 0 || p < k; p += kDepth) {
-    const std::int64_t depth = std::min(kDepth, k - p);
-    for (std::int64_t i = 0; i < depth; ++i) {
-      for (int col = 0; col < kWidth; ++col) {
-        b_copy[i * kWidth + col] = col < cols ? b[(p + i) * ldb + col] : 0.0f;
-      }
+  for (std::int64_t i = 0; i < k; ++i) {
+    for (int col = 0; col < kWidth; ++col) {
+      b_copy[i * kWidth + col] = col < cols ? b[i * ldb + col] : 0.0f;
     }
-    const bool add = accumulate || p > 0;
-    for (std::int64_t row = 0; row < m; row += kRows) {
-      const std::int64_t rows = std::min<std::int64_t>(kRows, m - row);
-      for (std::int64_t i = 0; add && i < rows; ++i) {
-        for (int col = 0; col < cols; ++col) c_copy[i * kWidth + col] = c[(row + i) * ldc + col];
-      }
-      multiply_last_rows<kWidth, kRows, 1>(rows, depth, a.rows_from(row).cols_from(p), b_copy,
-                                           kWidth, c_copy, kWidth, add);
-      for (std::int64_t i = 0; i < rows; ++i) {
-        for (int col = 0; col < cols; ++col) c[(row + i) * ldc + col] = c_copy[i * kWidth + col];
-      }
+  }
+  for (std::int64_t row = 0; row < m; row += kRows) {
+    const std::int64_t rows = std::min<std::int64_t>(kRows, m - row);
+    for (std::int64_t i = 0; accumulate && i < rows; ++i) {
+      for (int col = 0; col < cols; ++col) c_copy[i * kWidth + col] = c[(row + i) * ldc + col];
+    }
+    multiply_last_rows<kWidth, kRows, 1>(rows, k, a.rows_from(row), b_copy, kWidth, c_copy, kWidth,
+                                         accumulate);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (int col = 0; col < cols; ++col) c[(row + i) * ldc + col] = c_copy[i * kWidth + col];
     }
   }
 }
@@ -144,7 +145,11 @@ struct Gemm {
 void cpu_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
               std::int64_t a_row_stride, std::int64_t a_col_stride, const float* b,
               std::int64_t ldb, float* c, std::int64_t ldc, bool accumulate) {
-  simd_dispatch<Gemm>(m, n, k, Left{a, a_row_stride, a_col_stride}, b, ldb, c, ldc, accumulate);
+  const Left left{a, a_row_stride, a_col_stride};
+  for (std::int64_t p = 0; p == 0 || p < k; p += kStretch) {
+    simd_dispatch<Gemm>(m, n, std::min(kStretch, k - p), left.cols_from(p), b + p * ldb, ldb, c, ldc,
+                        accumulate || p > 0);
+  }
 }
 
 }  // namespace sparsek

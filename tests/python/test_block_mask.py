@@ -944,9 +944,11 @@ def test_lists_on_a_gpu():
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_lists_chosen_on_a_gpu_do_not_synchronise():
     indices = torch.tensor([[0, 1], [2, 0]], dtype=torch.int32, device="cuda")
     counts = torch.tensor([1, 2], dtype=torch.int32, device="cuda")
+    torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
         mask = BlockMask.from_indices(indices, counts, **SIZES, check=False)

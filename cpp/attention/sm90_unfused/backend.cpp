@@ -113,6 +113,7 @@ void run(const Problem& p, const AttentionArgs& args) {
   Chunk chunk;
   chunk.num_heads = static_cast<int>(p.num_q_heads);
   chunk.num_kv_heads = static_cast<int>(p.num_kv_heads);
+  chunk.num_sms = p.device.num_sms;
   for (std::int64_t batch = 0; batch < p.batch; batch += config.chunk_batches) {
     chunk.batch_begin = batch;
     chunk.num_batches = std::min(config.chunk_batches, p.batch - batch);

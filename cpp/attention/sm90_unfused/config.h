@@ -10,9 +10,9 @@ namespace sparsek::attn::sm90_unfused {
 
 // Tiles of the two GEMMs, (q, kv or value dim, k).
 constexpr int kTileQ = 64;
-constexpr int kTileScoresN = 128;
+constexpr int kTileScoresN = 256;
 constexpr int kTileK = 64;
-constexpr int kScoresStages = 2;  // head_dim is one to four k tiles
+constexpr int kScoresStages = 3;
 constexpr int kValuesStages = 4;
 constexpr int kSoftmaxWarps = 8;  // one row each
 

@@ -33,22 +33,41 @@ using RowMajor = cute::Stride<std::int64_t, _1, BatchStride>;               // (
 using SharedRowMajor = cute::Stride<std::int64_t, _1, SharedBatchStride>;   // k as (key, head_dim)
 using SharedColMajor = cute::Stride<_1, std::int64_t, SharedBatchStride>;   // v as (value dim, key)
 
+/// Q K^T: one k tile or a few, and a large output. Ping-pong, persistent: one warp group stores its tile while the other
+/// multiplies. docs/sm90_unfused.md has the schedules that were measured.
+struct ScoresConfig {
+  using Tile = cute::Shape<cute::Int<kTileQ>, cute::Int<kTileScoresN>, cute::Int<kTileK>>;
+  using EpilogueTile = cute::Shape<cute::Int<kTileQ>, cute::Int<kTileScoresN / 2>>;
+  using Schedule = cutlass::gemm::KernelTmaWarpSpecializedPingpong;
+  static constexpr int kStages = kScoresStages;
+};
+
+/// P V: a long k, and few tiles: as many CTAs on an SM as fit.
+template <int kTileN>
+struct ValuesConfig {
+  using Tile = cute::Shape<cute::Int<kTileQ>, cute::Int<kTileN>, cute::Int<kTileK>>;
+  using EpilogueTile = cutlass::epilogue::collective::EpilogueTileAuto;
+  using Schedule = cutlass::gemm::KernelTmaWarpSpecialized;
+  static constexpr int kStages = kValuesStages;
+};
+
 /// D = alpha * A B^T over the batch mode, fp32 accumulate.
-template <class Element, class StrideB, class ElementD, class TileShape, int kStages>
+template <class Element, class StrideB, class ElementD, class Config>
 struct Gemm {
   static constexpr int kAlignment = 8;  // elements in 16 bytes, what TMA asks of every row
+  using TileShape = typename Config::Tile;
   using ClusterShape = cute::Shape<_1, _1, _1>;
 
   using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape,
-      cutlass::epilogue::collective::EpilogueTileAuto, float, float, void, RowMajor, kAlignment,
+      typename Config::EpilogueTile, float, float, void, RowMajor, kAlignment,
       ElementD, RowMajor, kAlignment, cutlass::epilogue::TmaWarpSpecialized>::CollectiveOp;
 
   using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Element, RowMajor, kAlignment, Element,
       StrideB, kAlignment, float, TileShape, ClusterShape,
-      cutlass::gemm::collective::StageCount<kStages>,
-      cutlass::gemm::KernelTmaWarpSpecialized>::CollectiveOp;
+      cutlass::gemm::collective::StageCount<Config::kStages>,
+      typename Config::Schedule>::CollectiveOp;
 
   using Kernel = cutlass::gemm::kernel::GemmUniversal<ProblemShape, Mainloop, Epilogue>;
   using Device = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
@@ -86,6 +105,7 @@ void run_gemm(const char* name, const Chunk& chunk, int n, int k, float alpha, c
       {static_cast<const Element*>(a.data), row_major(a, chunk, rows),
        static_cast<const Element*>(b.data), stride_b},
       {{alpha, 0.0f}, nullptr, {}, static_cast<ElementD*>(d.data), row_major(d, chunk, rows)}};
+  args.hw_info.sm_count = chunk.num_sms;
   auto params = GemmType::Kernel::to_underlying_arguments(args, nullptr);
 
   constexpr int kSmemBytes = GemmType::Kernel::SharedStorageSize;

@@ -23,6 +23,7 @@ struct Chunk {
   std::int64_t num_cols = 0;
   int num_heads = 0;
   int num_kv_heads = 0;
+  int num_sms = 0;  // of the device: the size of a persistent grid
 };
 
 /// A (batch, head, row, column) array of the chunk with contiguous columns; strides in elements.

@@ -17,6 +17,7 @@ struct alignas(16) Vec {
 };
 
 constexpr std::uint32_t kNegInfBits = 0xFC00;  // of a float16
+constexpr std::uint32_t kNegInfPair = kNegInfBits | kNegInfBits << 16;
 
 __device__ inline __half2 score_pair(std::uint32_t bits) {
   return *reinterpret_cast<__half2*>(&bits);
@@ -56,19 +57,25 @@ __device__ inline void store_vec(std::uint16_t* row, const Vec& vec, int count) 
   }
 }
 
-/// Scores whose bit is not set become -inf. Those past the largest float16, which were stored as infinity, come back to
-/// it: inf - inf would turn the row into NaN.
+/// Scores whose bit is not set become -inf.
 __device__ inline void erase(Vec& vec, std::uint32_t allowed) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    std::uint32_t bits = vec.word[i];
+    if (!(allowed >> (2 * i) & 1u)) bits = (bits & 0xffff0000u) | kNegInfBits;
+    if (!(allowed >> (2 * i + 1) & 1u)) bits = (bits & 0xffffu) | kNegInfBits << 16;
+    vec.word[i] = bits;
+  }
+}
+
+/// Scores past the largest float16 were stored as infinity; they come back to the largest, since inf - inf would turn the
+/// row into NaN.
+__device__ inline void saturate(Vec& vec) {
   const __half2 limit = __float2half2_rn(65504.0f);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const __half2 pair = __hmax2_nan(__hmin2_nan(score_pair(vec.word[i]), limit), __hneg2(limit));
-    std::uint32_t bits = *reinterpret_cast<const std::uint32_t*>(&pair);
-    if (allowed != 0xffu) {
-      if (!(allowed >> (2 * i) & 1u)) bits = (bits & 0xffff0000u) | kNegInfBits;
-      if (!(allowed >> (2 * i + 1) & 1u)) bits = (bits & 0xffffu) | kNegInfBits << 16;
-    }
-    vec.word[i] = bits;
+    vec.word[i] = *reinterpret_cast<const std::uint32_t*>(&pair);
   }
 }
 

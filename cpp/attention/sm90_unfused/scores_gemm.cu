@@ -6,8 +6,7 @@ namespace {
 template <class Element>
 void run(const Chunk& chunk, std::int64_t head_dim, float scale_log2, const Matrices& q,
          const Matrices& k, const Matrices& scores, cudaStream_t stream) {
-  using Tile = cute::Shape<cute::Int<kTileQ>, cute::Int<kTileScoresN>, cute::Int<kTileK>>;
-  using Scores = Gemm<Element, SharedRowMajor, cutlass::half_t, Tile, kScoresStages>;
+  using Scores = Gemm<Element, SharedRowMajor, cutlass::half_t, ScoresConfig>;
   const SharedRowMajor stride_k{
       tma_stride(chunk.num_cols, k.row_stride), {}, shared_batches(k, chunk)};
   run_gemm<Scores, Element, cutlass::half_t>("attention: q k^T", chunk, static_cast<int>(chunk.num_cols),

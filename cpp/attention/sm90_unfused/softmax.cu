@@ -29,8 +29,11 @@ struct SoftmaxParams {
   float scale_log2;
 };
 
-/// What one query may see, in columns of the chunk.
-struct RowMask {
+/// The row of a warp: where it lies, and what its query may see, in columns of the chunk.
+struct Row {
+  int batch = 0;
+  int head = 0;
+  int q = 0;  // in the chunk
   int begin = 0;
   int end = 0;
   const std::int32_t* blocks = nullptr;  // its row of the block table
@@ -45,7 +48,7 @@ struct RowMask {
   }
 };
 
-__device__ std::uint32_t bitmap_bits(const SoftmaxParams& p, const RowMask& row, std::int32_t entry,
+__device__ std::uint32_t bitmap_bits(const SoftmaxParams& p, const Row& row, std::int32_t entry,
                                      std::uint32_t key_in_block) {
   const std::uint32_t* words = bitmap_row(p.mask, entry - 2, row.row_in_block);
   return words[key_in_block / 32] >> (key_in_block % 32);
@@ -53,7 +56,7 @@ __device__ std::uint32_t bitmap_bits(const SoftmaxParams& p, const RowMask& row,
 
 /// One bit for each of the eight scores from `column` on.
 template <Masking kMasking>
-__device__ std::uint32_t allowed_bits(const SoftmaxParams& p, const RowMask& row, int column) {
+__device__ std::uint32_t allowed_bits(const SoftmaxParams& p, const Row& row, int column) {
   std::uint32_t bits = row.band_bits(column);
   if (kMasking == Masking::band || bits == 0) return bits;
   const auto kv_block = static_cast<std::uint32_t>(p.mask.kv_block);
@@ -74,14 +77,23 @@ __device__ std::uint32_t allowed_bits(const SoftmaxParams& p, const RowMask& row
   }
 }
 
-template <Masking kMasking>
-__device__ Vec masked_scores(const SoftmaxParams& p, const RowMask& row,
+/// Eight scores, those that may not be seen as -inf. kSaturate: infinities come back to the largest float16.
+template <Masking kMasking, bool kSaturate>
+__device__ Vec masked_scores(const SoftmaxParams& p, const Row& row,
                              const std::uint16_t* scores, int column) {
+  Vec vec;
+  // Most vectors lie whole inside the band: for them, one load and no arithmetic on bits.
+  if (kMasking == Masking::band && column >= row.begin && column + Vec::kSize <= row.end) {
+    vec = *reinterpret_cast<const Vec*>(scores + column);
+    if (kSaturate) saturate(vec);
+    return vec;
+  }
   const std::uint32_t allowed = allowed_bits<kMasking>(p, row, column);
   // Nothing to see here: not even read.
   const int count = allowed == 0 ? 0 : static_cast<int>(p.chunk.num_cols) - column;
-  Vec vec = load_vec(scores + column, count);
-  erase(vec, allowed);
+  vec = load_vec(scores + column, count);
+  if (kSaturate) saturate(vec);
+  if (allowed != 0xffu) erase(vec, allowed);
   return vec;
 }
 
@@ -100,6 +112,7 @@ struct RowSum {
 struct Exponentials {
   float value[Vec::kSize];
 
+  Exponentials() = default;
   __device__ Exponentials(const Vec& vec, float shift) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -135,8 +148,14 @@ struct ExactScore {
   float score = -INFINITY;
 };
 
+/// The base-2 logit of the row's query and a key, in float32; the whole warp takes part.
 template <class Element>
-__device__ float warp_dot(const SoftmaxParams& p, const Element* q, const Element* k, int lane) {
+__device__ float exact_score(const SoftmaxParams& p, const Row& row, int key, int lane) {
+  const int kv_head = row.head / (p.chunk.num_heads / p.chunk.num_kv_heads);
+  const auto* q = static_cast<const Element*>(p.q.data) + row.batch * p.q.batch_stride +
+                  row.head * p.q.head_stride + row.q * p.q.row_stride;
+  const auto* k = static_cast<const Element*>(p.k.data) + row.batch * p.k.batch_stride +
+                  kv_head * p.k.head_stride + key * p.k.row_stride;
   float sum = 0.0f;
   for (int d = lane; d < p.head_dim; d += 32) sum += float(q[d]) * float(k[d]);
   return warp_sum(sum) * p.scale_log2;
@@ -144,9 +163,8 @@ __device__ float warp_dot(const SoftmaxParams& p, const Element* q, const Elemen
 
 /// Scores the large keys of a row again; `total` becomes that of the corrected row.
 template <class Element, Masking kMasking>
-__device__ ExactScore score_large_keys(const SoftmaxParams& p, const RowMask& row,
-                                       const std::uint16_t* scores, const Element* q,
-                                       const Element* k, int lane, RowSum* total) {
+__device__ ExactScore score_large_keys(const SoftmaxParams& p, const Row& row,
+                                       const std::uint16_t* scores, int lane, RowSum* total) {
   const int num_cols = static_cast<int>(p.chunk.num_cols);
   const float threshold = kLargeShare * total->sum;
   const float shift = total->shift();
@@ -157,7 +175,7 @@ __device__ ExactScore score_large_keys(const SoftmaxParams& p, const RowMask& ro
     const int column = step + lane * Vec::kSize;
     std::uint32_t large = 0;
     if (column < num_cols) {
-      const Exponentials x(masked_scores<kMasking>(p, row, scores, column), shift);
+      const Exponentials x(masked_scores<kMasking, true>(p, row, scores, column), shift);
 #pragma unroll
       for (int i = 0; i < Vec::kSize; ++i) {
         const bool is_large = x.value[i] >= threshold;
@@ -168,7 +186,7 @@ __device__ ExactScore score_large_keys(const SoftmaxParams& p, const RowMask& ro
     while (const unsigned lanes = __ballot_sync(0xffffffffu, large != 0)) {
       const int owner = __ffs(lanes) - 1;
       const int key = __shfl_sync(0xffffffffu, column + __ffs(large) - 1, owner);
-      const float score = warp_dot(p, q, k + key * p.k.row_stride, lane);
+      const float score = exact_score<Element>(p, row, key, lane);
       if (lane == found) mine = {key, score};
       if (lane == owner) large &= large - 1;
       ++found;
@@ -182,13 +200,13 @@ __device__ ExactScore score_large_keys(const SoftmaxParams& p, const RowMask& ro
 
 /// A row of any length: read twice, written once; a peaked one is read once more.
 template <class Element, Masking kMasking>
-__device__ RowSum softmax_by_loop(const SoftmaxParams& p, const RowMask& row, std::uint16_t* scores,
-                                  const Element* q, const Element* k, int lane) {
+__device__ __noinline__ RowSum softmax_by_loop(const SoftmaxParams& p, Row row, std::uint16_t* scores,
+                                               int lane) {
   const int num_cols = static_cast<int>(p.chunk.num_cols);
   constexpr int kStep = 32 * Vec::kSize;
   RowSum mine;
   for (int column = lane * Vec::kSize; column < num_cols; column += kStep) {
-    const Vec vec = masked_scores<kMasking>(p, row, scores, column);
+    const Vec vec = masked_scores<kMasking, true>(p, row, scores, column);
     const float previous = mine.max;
     mine.max = fmaxf(mine.max, max_of(vec));
     mine.sum = mine.sum * ptx::exp2_approx(previous - mine.shift()) +
@@ -200,10 +218,10 @@ __device__ RowSum softmax_by_loop(const SoftmaxParams& p, const RowMask& row, st
 
   ExactScore exact;
   if (total.max > -INFINITY && total.sum < kPeakedSum) {
-    exact = score_large_keys<Element, kMasking>(p, row, scores, q, k, lane, &total);
+    exact = score_large_keys<Element, kMasking>(p, row, scores, lane, &total);
   }
   for (int column = lane * Vec::kSize; column < num_cols; column += kStep) {
-    const Exponentials x(masked_scores<kMasking>(p, row, scores, column), total.shift());
+    const Exponentials x(masked_scores<kMasking, true>(p, row, scores, column), total.shift());
     store_vec(scores + column, x.template probabilities<Element>(total.inverse()), num_cols - column);
   }
   __syncwarp();  // the exact ones overwrite what another lane wrote
@@ -216,32 +234,52 @@ __device__ RowSum softmax_by_loop(const SoftmaxParams& p, const RowMask& row, st
 
 /// A row of at most 256 * kVecs scores, held in the registers of its warp.
 template <class Element, Masking kMasking, int kVecs>
-__device__ RowSum softmax_in_registers(const SoftmaxParams& p, const RowMask& row,
-                                       std::uint16_t* scores, const Element* q, const Element* k,
-                                       int lane) {
+__device__ RowSum softmax_in_registers(const SoftmaxParams& p, const Row& row,
+                                       std::uint16_t* scores, int lane) {
   const int num_cols = static_cast<int>(p.chunk.num_cols);
-  Vec vecs[kVecs];
+  // Every vector of the row is whole, seen or beyond the end: the loads need no arithmetic on bits.
+  const bool plain = kMasking == Masking::band && row.begin == 0 && row.end == num_cols &&
+                     num_cols % Vec::kSize == 0;
   RowSum total;
+  Exponentials x[kVecs];
+  {
+    Vec vecs[kVecs];
+    if (plain) {
 #pragma unroll
-  for (int i = 0; i < kVecs; ++i) {
-    vecs[i] = masked_scores<kMasking>(p, row, scores, (i * 32 + lane) * Vec::kSize);
+      for (int i = 0; i < kVecs; ++i) {
+        const int column = (i * 32 + lane) * Vec::kSize;
+        vecs[i] = {kNegInfPair, kNegInfPair, kNegInfPair, kNegInfPair};
+        if (column < num_cols) vecs[i] = *reinterpret_cast<const Vec*>(scores + column);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kVecs; ++i) {
+        vecs[i] = masked_scores<kMasking, false>(p, row, scores, (i * 32 + lane) * Vec::kSize);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kVecs; ++i) total.max = fmaxf(total.max, max_of(vecs[i]));
+    total.max = warp_max(total.max);
+#pragma unroll
+    for (int i = 0; i < kVecs; ++i) {
+      x[i] = Exponentials(vecs[i], total.shift());
+      total.sum += x[i].sum();
+    }
   }
-#pragma unroll
-  for (int i = 0; i < kVecs; ++i) total.max = fmaxf(total.max, max_of(vecs[i]));
-  total.max = warp_max(total.max);
-#pragma unroll
-  for (int i = 0; i < kVecs; ++i) total.sum += Exponentials(vecs[i], total.shift()).sum();
   total.sum = warp_sum(total.sum);
-  if (total.max > -INFINITY && total.sum < kPeakedSum) {
-    return softmax_by_loop<Element, kMasking>(p, row, scores, q, k, lane);
+  // Peaked, or without keys, or with scores past the largest float16 (the sum is NaN, or every score -inf).
+  if (!(total.sum >= kPeakedSum)) {
+    return softmax_by_loop<Element, kMasking>(p, row, scores, lane);
   }
+  const float inverse = total.inverse();
 #pragma unroll
   for (int i = 0; i < kVecs; ++i) {
     const int column = (i * 32 + lane) * Vec::kSize;
-    // Computed again: keeping them takes 32 registers a kVec and the occupancy that hides the reads.
-    const Exponentials x(vecs[i], total.shift());
-    if (column < num_cols) {
-      store_vec(scores + column, x.template probabilities<Element>(total.inverse()), num_cols - column);
+    const Vec vec = x[i].template probabilities<Element>(inverse);
+    if (column + Vec::kSize <= num_cols) {
+      *reinterpret_cast<Vec*>(scores + column) = vec;
+    } else if (column < num_cols) {
+      store_vec(scores + column, vec, num_cols - column);
     }
   }
   return total;
@@ -249,51 +287,44 @@ __device__ RowSum softmax_in_registers(const SoftmaxParams& p, const RowMask& ro
 
 /// One warp per row. kVecs = 0: a row too long for registers.
 template <class Element, Masking kMasking, int kVecs>
-__global__ void __launch_bounds__(kSoftmaxWarps * 32, 2) softmax_kernel(const SoftmaxParams p) {
+__global__ void __launch_bounds__(kSoftmaxWarps * 32, kVecs == 8 ? 2 : 4) softmax_kernel(const __grid_constant__ SoftmaxParams p) {
   const int lane = threadIdx.x % 32;
-  const int row = blockIdx.x * kSoftmaxWarps + threadIdx.x / 32;
-  const int num_rows = static_cast<int>(p.chunk.num_rows);
-  const int q = row % num_rows;
-  const int head = row / num_rows % p.chunk.num_heads;
-  const int batch = row / num_rows / p.chunk.num_heads;
+  Row row;
+  row.batch = blockIdx.z;
+  row.head = blockIdx.y;
+  row.q = blockIdx.x * kSoftmaxWarps + threadIdx.x / 32;
 
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
-  if (batch >= p.chunk.num_batches) return;
+  if (row.q >= p.chunk.num_rows) return;
 
-  RowMask mask;
-  const std::int64_t query = p.chunk.q_begin + q;
+  const std::int64_t query = p.chunk.q_begin + row.q;
   const auto to_column = [&p](std::int64_t key) {
     const std::int64_t column = key - p.chunk.kv_begin;
     return static_cast<int>(column < 0 ? 0 : column < p.chunk.num_cols ? column : p.chunk.num_cols);
   };
-  mask.begin = to_column(p.band.begin(query));
-  mask.end = to_column(p.band.end(query));
-  if (kMasking != Masking::band) {
-    const std::int64_t mask_batch = p.mask.num_batches == 1 ? 0 : batch;
-    const std::int64_t mask_head = p.mask.num_heads == 1 ? 0 : head;
+  row.begin = to_column(p.band.begin(query));
+  row.end = to_column(p.band.end(query));
+  if constexpr (kMasking != Masking::band) {
+    const std::int64_t mask_batch = p.mask.num_batches == 1 ? 0 : row.batch;
+    const std::int64_t mask_head = p.mask.num_heads == 1 ? 0 : row.head;
     const std::int64_t list = (mask_batch * p.mask.num_heads + mask_head) * p.table.num_q_blocks +
                               query / p.mask.q_block - p.table.q_block_begin;
-    mask.blocks = p.table.entries + list * p.table.num_kv_blocks;
-    mask.row_in_block = query % p.mask.q_block;
+    row.blocks = p.table.entries + list * p.table.num_kv_blocks;
+    row.row_in_block = query % p.mask.q_block;
   }
 
-  auto* scores = static_cast<std::uint16_t*>(p.scores.data) + batch * p.scores.batch_stride +
-                 head * p.scores.head_stride + q * p.scores.row_stride;
-  const auto* q_row = static_cast<const Element*>(p.q.data) + batch * p.q.batch_stride +
-                      head * p.q.head_stride + q * p.q.row_stride;
-  const int kv_head = head / (p.chunk.num_heads / p.chunk.num_kv_heads);
-  const auto* keys = static_cast<const Element*>(p.k.data) + batch * p.k.batch_stride +
-                     kv_head * p.k.head_stride;
+  auto* scores = static_cast<std::uint16_t*>(p.scores.data) + row.batch * p.scores.batch_stride +
+                 row.head * p.scores.head_stride + row.q * p.scores.row_stride;
   RowSum total;
   if constexpr (kVecs > 0) {
-    total = softmax_in_registers<Element, kMasking, kVecs>(p, mask, scores, q_row, keys, lane);
+    total = softmax_in_registers<Element, kMasking, kVecs>(p, row, scores, lane);
   } else {
-    total = softmax_by_loop<Element, kMasking>(p, mask, scores, q_row, keys, lane);
+    total = softmax_by_loop<Element, kMasking>(p, row, scores, lane);
   }
   if (p.lse.data != nullptr && lane == 0) {
-    static_cast<float*>(p.lse.data)[batch * p.lse.batch_stride + head * p.lse.head_stride +
-                                    q * p.lse.row_stride] = total.lse();
+    static_cast<float*>(p.lse.data)[row.batch * p.lse.batch_stride + row.head * p.lse.head_stride +
+                                    row.q * p.lse.row_stride] = total.lse();
   }
 }
 
@@ -332,8 +363,8 @@ void softmax(DType dtype, const Chunk& chunk, const Band& band, const BlockMaskV
                                    : kernel_for<__nv_bfloat16>(masking, chunk.num_cols);
   const SoftmaxParams params{chunk, band, mask ? *mask : BlockMaskView{}, table, scores, lse, q, k,
                              static_cast<int>(head_dim), scale_log2};
-  const std::int64_t rows = chunk.num_batches * chunk.num_heads * chunk.num_rows;
-  const auto grid = static_cast<unsigned>((rows + kSoftmaxWarps - 1) / kSoftmaxWarps);
+  const dim3 grid(static_cast<unsigned>((chunk.num_rows + kSoftmaxWarps - 1) / kSoftmaxWarps),
+                  static_cast<unsigned>(chunk.num_heads), static_cast<unsigned>(chunk.num_batches));
   launch_dependent("attention: softmax", kernel, grid, kSoftmaxWarps * 32, stream, params);
 }
 

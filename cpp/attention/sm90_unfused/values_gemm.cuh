@@ -7,8 +7,7 @@ namespace sparsek::attn::sm90_unfused {
 template <class Element, int kTileN>
 void run_values_gemm(const Chunk& chunk, std::int64_t value_dim, const Matrices& weights,
                      const Matrices& v, const Matrices& out, cudaStream_t stream) {
-  using Tile = cute::Shape<cute::Int<kTileQ>, cute::Int<kTileN>, cute::Int<kTileK>>;
-  using Values = Gemm<Element, SharedColMajor, Element, Tile, kValuesStages>;
+  using Values = Gemm<Element, SharedColMajor, Element, ValuesConfig<kTileN>>;
   const SharedColMajor stride_v{
       {}, tma_stride(chunk.num_cols, v.row_stride), shared_batches(v, chunk)};
   run_gemm<Values, Element, Element>("attention: weights v", chunk, static_cast<int>(value_dim),

@@ -1,0 +1,278 @@
+"""Every bsr_gemm backend against the float64 product."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import reference
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sparsek import BSRMatrix, bsr_gemm
+
+BACKENDS = [
+    pytest.param("cpu", torch.float32, id="cpu-float32"),
+    pytest.param("cpu", torch.float16, id="cpu-float16"),
+    pytest.param("cpu", torch.bfloat16, id="cpu-bfloat16"),
+    pytest.param("simt", torch.float32, id="simt-float32", marks=pytest.mark.gpu),
+    pytest.param("simt", torch.float16, id="simt-float16", marks=pytest.mark.gpu),
+    pytest.param("simt", torch.bfloat16, id="simt-bfloat16", marks=pytest.mark.gpu),
+]
+ON_EACH = ["cpu", pytest.param("simt", marks=pytest.mark.gpu)]
+BLOCKS = [(1, 1), (16, 16), (32, 32), (64, 64), (128, 128), (16, 64), (64, 16), (7, 5), (96, 40), (256, 256)]
+
+
+def device_of(backend):
+    return "cpu" if backend == "cpu" else "cuda"
+
+
+def dense(rng, rows, cols, dtype, device, order="row"):
+    values = torch.from_numpy(rng.standard_normal((rows, cols), dtype=np.float32)).to(device, dtype)
+    if order == "column":
+        return values.T.contiguous().T
+    if order == "strided":
+        wide = torch.full((2 * rows, 3 * cols), float("nan"), dtype=dtype, device=device)
+        wide[::2, 1::3] = values
+        return wide[::2, 1::3]
+    return values
+
+
+def sparse(rng, block_rows, block_cols, block, density, dtype, device, *, transposed=False, shuffled=False):
+    """A random BSRMatrix of that many blocks, and the same as a dense tensor."""
+    if transposed:
+        matrix, full = sparse(
+            rng, block_cols, block_rows, block[::-1], density, dtype, device, shuffled=shuffled
+        )
+        return matrix.T, full.T
+    bm, bk = block
+    keep = rng.random((block_rows, block_cols)) < density
+    rows, cols = np.nonzero(keep)
+    if shuffled:  # any order inside a row
+        order = np.lexsort((rng.random(len(rows)), rows))
+        rows, cols = rows[order], cols[order]
+    offsets = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
+    values = torch.from_numpy(rng.standard_normal((len(rows), bm, bk), dtype=np.float32)).to(device, dtype)
+    full = torch.zeros(block_rows, block_cols, bm, bk, dtype=dtype, device=device)
+    full[torch.from_numpy(rows), torch.from_numpy(cols)] = values
+    matrix = BSRMatrix(
+        values,
+        torch.from_numpy(offsets).to(device),
+        torch.from_numpy(cols.astype(np.int32)).to(device),
+        (block_rows * bm, block_cols * bk),
+    )
+    return matrix, full.transpose(1, 2).reshape(block_rows * bm, block_cols * bk)
+
+
+def at_pattern(matrix, full):
+    """The blocks of a dense tensor that a matrix has, as its values lie."""
+    structure = matrix.with_values(torch.ones_like(matrix.values)).to_dense()
+    return torch.where(torch.as_tensor(structure, device=full.device) != 0, full, torch.zeros_like(full))
+
+
+def check(product, backend, dtype, rng, *, block, density=0.4, size=(3, 2, 4), order="row", transposed=False,
+          shuffled=False, alpha=1.0, beta=0.0, out_dtype=None):
+    device = device_of(backend)
+    m_blocks, n_blocks, k_blocks = size
+    bm, bk = block
+    options = {"dtype": dtype, "device": device, "transposed": transposed, "shuffled": shuffled}
+    pattern = None
+    if product == "sampled":
+        pattern, _ = sparse(rng, m_blocks, n_blocks, (bm, bk), density, **options)
+        a = a_full = dense(rng, m_blocks * bm, 37, dtype, device, order)
+        b = b_full = dense(rng, 37, n_blocks * bk, dtype, device, order)
+    else:
+        a, a_full = sparse(rng, m_blocks, k_blocks, (bm, bk), density, **options)
+        if product == "sparse_dense":
+            b = b_full = dense(rng, k_blocks * bk, 45, dtype, device, order)
+        elif product == "dense_sparse":
+            b, b_full = sparse(rng, k_blocks, n_blocks, (bk, bm), density, **options)
+            a = a_full = dense(rng, 45, k_blocks * bk, dtype, device, order)
+        else:
+            b, b_full = sparse(rng, k_blocks, n_blocks, (bk, bm), density, **options)
+    out_type = out_dtype or dtype
+    m, n = a_full.shape[0], b_full.shape[1]
+    c_full = torch.from_numpy(rng.standard_normal((m, n), dtype=np.float32)).to(device, out_type)
+    expected = reference.matmul(a_full, b_full, alpha, c_full, beta)
+    lowprec = reference.matmul(a_full, b_full, alpha, c_full.to(dtype), beta, dtype=dtype)
+
+    poison = float("nan")
+    if product == "sampled":
+        c = pattern.with_values(_values_at(pattern, c_full))
+        out = pattern.with_values(torch.full(tuple(pattern.values.shape), poison, dtype=out_type, device=device))
+        expected, lowprec = at_pattern(pattern, expected), at_pattern(pattern, lowprec)
+    else:
+        c = c_full
+        out = torch.full((m, n), poison, dtype=out_type, device=device)
+    arguments = {"alpha": alpha, "beta": beta, "c": c if beta else None, "out_pattern": pattern, "backend": backend}
+    result = bsr_gemm(a, b, out=out, **arguments)
+    assert result is out
+    again = bsr_gemm(a, b, out_dtype=out_type, **arguments)
+
+    def as_dense(x):
+        return torch.as_tensor(x.to_dense()) if isinstance(x, BSRMatrix) else x
+
+    assert (again.values if pattern is not None else again).dtype == out_type
+    assert torch.equal(as_dense(again), as_dense(result))
+    reference.assert_close(as_dense(result), expected, lowprec)
+
+
+def _values_at(pattern, full):
+    """The values that `pattern` would have if it were cut out of a dense tensor."""
+    bm, bk = pattern.block_shape
+    blocks = full.reshape(full.shape[0] // bm, bm, full.shape[1] // bk, bk).transpose(1, 2)
+    probe = torch.arange(1, pattern.nnz + 1, dtype=torch.float32, device=full.device)
+    numbered = pattern.with_values(probe[:, None, None].expand(pattern.nnz, bm, bk).contiguous())
+    where = torch.as_tensor(numbered.to_dense()).reshape(full.shape[0] // bm, bm, full.shape[1] // bk, bk)
+    where = where[:, 0, :, 0].long()
+    values = torch.empty(pattern.nnz, bm, bk, dtype=full.dtype, device=full.device)
+    rows, cols = where.nonzero(as_tuple=True)
+    values[where[rows, cols] - 1] = blocks[rows, cols]
+    return values
+
+
+PRODUCTS = ["sparse_dense", "dense_sparse", "sparse_sparse", "sampled"]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block[0]}x{block[1]}")
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize(("backend", "dtype"), BACKENDS)
+def test_block_shapes(product, backend, dtype, block, rng):
+    check(product, backend, dtype, rng, block=block)
+
+
+@pytest.mark.parametrize("density", [0.0, 0.02, 0.5, 1.0])
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("backend", ON_EACH)
+def test_densities(product, backend, density, rng):
+    check(product, backend, torch.float16, rng, block=(16, 32), density=density, size=(6, 7, 8))
+
+
+@pytest.mark.parametrize("order", ["row", "column", "strided"])
+@pytest.mark.parametrize("transposed", [False, True], ids=["plain", "transposed"])
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("backend", ON_EACH)
+def test_orders(product, backend, transposed, order, rng):
+    check(product, backend, torch.float16, rng, block=(16, 24), order=order, transposed=transposed, shuffled=True)
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(2.0, 0.0), (1.0, 1.0), (-0.5, 0.25), (0.0, 1.0)])
+@pytest.mark.parametrize("out_dtype", [None, torch.float32])
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("backend", ON_EACH)
+def test_alpha_beta(product, backend, alpha, beta, out_dtype, rng):
+    check(product, backend, torch.float16, rng, block=(32, 16), alpha=alpha, beta=beta, out_dtype=out_dtype)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_random(data, rng):
+    extent, count = st.integers(1, 70), st.integers(1, 5)
+    check(
+        data.draw(st.sampled_from(PRODUCTS)),
+        "cpu",
+        data.draw(st.sampled_from([torch.float32, torch.float16, torch.bfloat16])),
+        rng,
+        block=(data.draw(extent), data.draw(extent)),
+        density=data.draw(st.floats(0, 1)),
+        size=(data.draw(count), data.draw(count), data.draw(count)),
+        order=data.draw(st.sampled_from(["row", "column", "strided"])),
+        transposed=data.draw(st.booleans()),
+        shuffled=data.draw(st.booleans()),
+        alpha=data.draw(st.sampled_from([1.0, -2.0])),
+        beta=data.draw(st.sampled_from([0.0, 0.5])),
+    )
+
+
+@pytest.mark.parametrize("backend", ON_EACH)
+def test_c_may_be_out(backend, rng):
+    device = device_of(backend)
+    a, a_full = sparse(rng, 3, 4, (16, 16), 0.5, torch.float32, device)
+    b = dense(rng, 64, 20, torch.float32, device)
+    c = dense(rng, 48, 20, torch.float32, device)
+    expected = reference.matmul(a_full, b, 1.0, c, 2.0)
+    lowprec = reference.matmul(a_full, b, 1.0, c, 2.0, dtype=torch.float32)
+    assert bsr_gemm(a, b, c=c, beta=2.0, out=c, backend=backend) is c
+    reference.assert_close(c, expected, lowprec)
+
+
+@pytest.mark.parametrize("backend", ON_EACH)
+def test_empty_sides(backend):
+    device = device_of(backend)
+    empty = BSRMatrix(
+        torch.zeros(0, 16, 16, device=device),
+        torch.zeros(1, dtype=torch.int64, device=device),
+        torch.zeros(0, dtype=torch.int32, device=device),
+        (0, 32),
+    )
+    assert bsr_gemm(empty, torch.zeros(32, 5, device=device), backend=backend).shape == (0, 5)
+    none = BSRMatrix(
+        torch.zeros(0, 16, 16, device=device),
+        torch.zeros(3, dtype=torch.int64, device=device),
+        torch.zeros(0, dtype=torch.int32, device=device),
+        (32, 32),
+    )
+    assert bsr_gemm(none, torch.zeros(32, 0, device=device), backend=backend).shape == (32, 0)
+    assert torch.equal(
+        bsr_gemm(none, torch.ones(32, 5, device=device), backend=backend), torch.zeros(32, 5, device=device)
+    )
+
+
+@pytest.mark.parametrize("backend", ON_EACH)
+def test_garbage_in_unchecked_structure_touches_nothing_else(backend, rng):
+    device = device_of(backend)
+    values = torch.ones(6, 16, 16, device=device)
+    offsets = torch.from_numpy(rng.integers(-(2**62), 2**62, 5, dtype="int64")).to(device)
+    columns = torch.from_numpy(rng.integers(-(2**31), 2**31 - 1, 6, dtype="int32")).to(device)
+    matrix = BSRMatrix(values, offsets, columns, (64, 64), check=False)
+    x = torch.ones(64, 64, device=device)
+    for result in (
+        bsr_gemm(matrix, x, backend=backend),
+        bsr_gemm(x, matrix, backend=backend),
+        bsr_gemm(matrix, matrix, backend=backend),
+    ):
+        assert torch.isfinite(result).all()
+    bsr_gemm(x, x, out_pattern=matrix, backend=backend)
+
+
+def test_bsr_of_other_libraries(rng):
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    matrix, full = sparse(rng, 3, 4, (8, 8), 0.5, torch.float32, "cpu")
+    x = dense(rng, 32, 10, torch.float32, "cpu")
+    want = bsr_gemm(matrix, x)
+    assert torch.equal(bsr_gemm(full.to_sparse_bsr((8, 8)), x), want)
+    from_scipy = bsr_gemm(scipy_sparse.bsr_array(full.numpy(), blocksize=(8, 8)), x.numpy())
+    assert isinstance(from_scipy, np.ndarray)
+    assert np.array_equal(from_scipy, want.numpy())
+
+
+def errors(rng):
+    a, _ = sparse(rng, 3, 4, (16, 16), 0.5, torch.float32, "cpu")
+    x = dense(rng, 64, 20, torch.float32, "cpu")
+    y = dense(rng, 48, 64, torch.float32, "cpu")
+    odd, _ = sparse(rng, 8, 4, (8, 16), 0.5, torch.float32, "cpu")
+    return [
+        (lambda: bsr_gemm(a, x[:60]), ValueError, r"b: expected 64 rows \(the columns of a\), got shape \(60, 20\)"),
+        (lambda: bsr_gemm(y, x), NotImplementedError, r"expected at least one block-sparse matrix.*got two dense"),
+        (lambda: bsr_gemm(a, x, beta=1.0), ValueError, r"c: expected a matrix for beta = 1.0, got None"),
+        (lambda: bsr_gemm(a, x, c=x, beta=1.0), ValueError, r"c: expected shape \(48, 20\), got \(64, 20\)"),
+        (lambda: bsr_gemm(a, x, out=x), ValueError, r"out: expected shape \(48, 20\), got \(64, 20\)"),
+        (lambda: bsr_gemm(a, x.half()), TypeError, r"b: expected the dtype of a \(float32\), got float16"),
+        (lambda: bsr_gemm(a, x.double()), TypeError, r"float16, bfloat16 or float32, got float64"),
+        (lambda: bsr_gemm(a, x, out_dtype="float16"), TypeError, r"out: expected dtype float32 or that of a"),
+        (lambda: bsr_gemm(a, x, out_dtype="int8"), TypeError, r"out_dtype: expected .*, got int8"),
+        (lambda: bsr_gemm(a, x, alpha=float("inf")), ValueError, r"alpha: expected a finite number, got inf"),
+        (lambda: bsr_gemm(a, x, backend="best"), ValueError, r'backend: expected one of simt, cpu, got "best"'),
+        (lambda: bsr_gemm(a, [1.0]), TypeError, r"b: expected an array .*, got list"),
+        (lambda: bsr_gemm(a, x[None]), ValueError, r"b: expected 2 axes, got shape \(1, 64, 20\)"),
+        (lambda: bsr_gemm(y, x, out_pattern=y), TypeError, r"out_pattern: expected a sparsek.BSRMatrix, got Tensor"),
+        (lambda: bsr_gemm(a, x, out_pattern=a), NotImplementedError, r"out: a product sampled .* got a block-sparse"),
+        (lambda: bsr_gemm(a, odd), ValueError, r"b: expected blocks of 16 rows \(the columns of a's blocks\), got 8x16"),
+    ]
+
+
+@pytest.mark.parametrize("number", range(16))
+def test_errors(number, rng):
+    call, kind, message = errors(rng)[number]
+    with pytest.raises(kind, match=message):
+        call()
