@@ -14,7 +14,8 @@ constexpr int kTileScoresN = 256;
 constexpr int kTileK = 64;
 constexpr int kScoresStages = 3;
 constexpr int kValuesStages = 4;
-constexpr int kSoftmaxWarps = 8;  // one row each
+constexpr int kSoftmaxWarps = 8;  // of a CTA, one row each
+constexpr int kSoftmaxCtasPerSm = 3;
 
 constexpr std::int64_t kMaxHeadDim = 256;
 

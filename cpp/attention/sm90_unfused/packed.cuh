@@ -32,6 +32,14 @@ __device__ inline std::uint32_t probability_bits(__nv_bfloat16, float x, float y
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
+/// Two neighbours of q or k.
+__device__ inline float2 to_float(__half, std::uint32_t bits) {
+  return __half22float2(score_pair(bits));
+}
+__device__ inline float2 to_float(__nv_bfloat16, std::uint32_t bits) {
+  return __bfloat1622float2(*reinterpret_cast<__nv_bfloat162*>(&bits));
+}
+
 /// Reads the first `count` scores; the others become -inf.
 __device__ inline Vec load_vec(const std::uint16_t* row, int count) {
   if (count >= Vec::kSize) return *reinterpret_cast<const Vec*>(row);

@@ -14,6 +14,7 @@ constexpr int kTile = 64;      // rows and columns of the output that a CTA comp
 constexpr int kTileK = 16;
 constexpr int kThreads = 256;  // 16 x 16, each 4 x 4 outputs
 constexpr int kPerThread = 4;
+constexpr int kStretchTiles = 8;
 constexpr int kAbsent = -1;
 
 __device__ float to_float(float x) { return x; }
@@ -189,6 +190,18 @@ __global__ void __launch_bounds__(kThreads) bsr_gemm_kernel(const Params p) {
   if (!find_tile(p, &tile)) return;
   const int thread_row = threadIdx.x / 16, thread_col = threadIdx.x % 16;
   float acc[kPerThread][kPerThread] = {};
+  float total[kPerThread][kPerThread] = {};
+  // Sums of a stretch of k are added up: the rounding error of one long sum grows with k.
+  const auto end_stretch = [&] {
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+#pragma unroll
+      for (int j = 0; j < kPerThread; ++j) {
+        total[i][j] += acc[i][j];
+        acc[i][j] = 0.0f;
+      }
+    }
+  };
 
   const EntryRange steps = steps_of(p, tile);
   for (std::int64_t step = steps.begin; step < steps.end; ++step) {
@@ -220,7 +233,9 @@ __global__ void __launch_bounds__(kThreads) bsr_gemm_kernel(const Params p) {
         }
       }
       __syncthreads();
+      if (k / kTileK % kStretchTiles == kStretchTiles - 1) end_stretch();
     }
+    end_stretch();
   }
 
   const bool sampled = p.product == Product::sampled;
@@ -231,7 +246,7 @@ __global__ void __launch_bounds__(kThreads) bsr_gemm_kernel(const Params p) {
       const std::int64_t block = sampled ? tile.entry : 0;
       const std::int64_t r = sampled ? tile.row_in_block + row : tile.row + row;
       const std::int64_t c = sampled ? tile.col_in_block + col : tile.col + col;
-      float value = p.alpha * acc[i][j];
+      float value = p.alpha * total[i][j];
       if (p.beta != 0.0f) value += p.beta * to_float(*element<Out>(p.c, block, r, c));
       *const_cast<Out*>(element<Out>(p.out, block, r, c)) = from_float<Out>(value);
     }
