@@ -151,7 +151,8 @@ def run(
 ) -> tuple[Tensor, float]:
     """The embeddings of the texts (N, E), float64 on the CPU, and the seconds that all took."""
     embeddings = torch.empty(len(texts), encoder.words.embedding_dim, dtype=torch.float64)
-    encode(encoder, [texts[i] for i in batches[0]], device)  # warm up
+    for indices in batches if device.type == "cuda" else batches[:1]:  # warm up: a GPU, every shape
+        encode(encoder, [texts[i] for i in indices], device)
     seconds = 0.0
     for indices in with_progress(batches, title):
         start = time.perf_counter()
@@ -226,9 +227,7 @@ def parse_device(text: str) -> torch.device:
         found = torch.device(text)
         if found.type == "cpu" or (found.type == "cuda" and (found.index or 0) < num_gpus):
             return found
-    raise argparse.ArgumentTypeError(
-        f"expected cpu, or cuda[:INDEX] and a GPU (torch finds {num_gpus}), got {text!r}"
-    )
+    raise argparse.ArgumentTypeError(f"expected cpu, or cuda[:INDEX] and a GPU (torch finds {num_gpus}), got {text!r}")
 
 
 def default_device() -> str:
@@ -303,9 +302,7 @@ def main() -> int:
     tokens = [torch.tensor(text.ids) for text in load_tokenizer(folder).encode_batch(texts)]
     lengths = [len(text) for text in tokens]
     batches = make_batches(lengths, options.batch_tokens)
-    print(
-        f"{len(texts)} texts, {sum(lengths)} tokens, {len(batches)} batches, on {device} in {dtype}"
-    )
+    print(f"{len(texts)} texts, {sum(lengths)} tokens, {len(batches)} batches, on {device} in {dtype}")
 
     results = []
     for title, encode, model, backends in (

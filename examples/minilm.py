@@ -27,9 +27,7 @@ class Layer(nn.Module):
 
     def __init__(self, config: dict) -> None:
         super().__init__()
-        size, inner, eps = (
-            config[name] for name in ("hidden_size", "intermediate_size", "layer_norm_eps")
-        )
+        size, inner, eps = (config[name] for name in ("hidden_size", "intermediate_size", "layer_norm_eps"))
         self.num_heads = config["num_attention_heads"]
         self.query = nn.Linear(size, size)
         self.key = nn.Linear(size, size)

@@ -13,7 +13,8 @@ struct ListedBlock {
   std::int64_t bitmap = -1;  // -1: full
 };
 
-/// The entries of list `r`: positions [begin, end) of BlockMaskView::indices, clamped to what the arrays hold.
+/// The entries of list `r`: positions [begin, end) of BlockMaskView::indices, clamped to what the
+/// arrays hold.
 struct ListRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;

@@ -14,13 +14,13 @@ void check_block_mask(const BlockMaskView& mask) {
   require_value((mask.offsets != nullptr) != (mask.counts != nullptr),
                 "mask: expected either offsets or counts, got ", mask.offsets ? "both" : "neither");
   const std::int64_t nk = mask.num_kv_blocks();
-  std::vector<std::int64_t> seen_in(static_cast<std::size_t>(nk), -1);  // the last list that names a block
+  std::vector<std::int64_t> seen_in(static_cast<std::size_t>(nk),
+                                    -1);  // the last list that names a block
   for (std::int64_t list = 0; list < mask.num_lists(); ++list) {
     std::int64_t begin = 0, end = 0;
     if (mask.counts != nullptr) {
-      require_value(mask.counts[list] >= 0 && mask.counts[list] <= mask.max_count,
-                    "mask.counts[", list, "]: expected 0 to ", mask.max_count, ", got ",
-                    mask.counts[list]);
+      require_value(mask.counts[list] >= 0 && mask.counts[list] <= mask.max_count, "mask.counts[",
+                    list, "]: expected 0 to ", mask.max_count, ", got ", mask.counts[list]);
       begin = list * mask.max_count;
       end = begin + mask.counts[list];
     } else {

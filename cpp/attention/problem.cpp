@@ -95,8 +95,7 @@ Problem make_problem(const AttentionArgs& args) {
   require_value(q.shape[3] >= 1, "q: expected a head_dim of at least 1, got ", q.shape[3]);
   require_value(v.shape[3] >= 1, "v: expected a value dim of at least 1, got ", v.shape[3]);
   require_value(args.window_left.value_or(0) >= 0,
-                "window: expected left >= 0 or unbounded, got left ",
-                args.window_left.value_or(0));
+                "window: expected left >= 0 or unbounded, got left ", args.window_left.value_or(0));
   require_value(args.window_right.value_or(0) >= 0,
                 "window: expected right >= 0 or unbounded, got right ",
                 args.window_right.value_or(0));
@@ -119,8 +118,8 @@ Problem make_problem(const AttentionArgs& args) {
   problem.causal = args.causal;
   problem.window_left = args.window_left;
   problem.window_right = args.window_right;
-  problem.band = make_band(problem.q_len, problem.kv_len, args.causal, args.window_left,
-                           args.window_right);
+  problem.band =
+      make_band(problem.q_len, problem.kv_len, args.causal, args.window_left, args.window_right);
   if (args.mask != nullptr) {
     problem.has_mask = true;
     problem.q_block = args.mask->q_block;
@@ -140,11 +139,10 @@ std::string to_string(const Problem& p) {
   const auto bound = [](std::optional<std::int64_t> value) {
     return value ? std::to_string(*value) : std::string("none");
   };
-  std::string text =
-      cat("batch=", p.batch, " q_len=", p.q_len, " kv_len=", p.kv_len, " num_q_heads=",
-          p.num_q_heads, " num_kv_heads=", p.num_kv_heads, " head_dim=", p.head_dim,
-          " value_dim=", p.value_dim, " dtype=", to_string(p.dtype),
-          " device=", to_string(p.device.device));
+  std::string text = cat("batch=", p.batch, " q_len=", p.q_len, " kv_len=", p.kv_len,
+                         " num_q_heads=", p.num_q_heads, " num_kv_heads=", p.num_kv_heads,
+                         " head_dim=", p.head_dim, " value_dim=", p.value_dim,
+                         " dtype=", to_string(p.dtype), " device=", to_string(p.device.device));
   if (p.causal) text += " causal";
   if (p.window_left || p.window_right) {
     text += cat(" window=(", bound(p.window_left), ", ", bound(p.window_right), ")");

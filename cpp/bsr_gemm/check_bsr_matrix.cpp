@@ -14,7 +14,8 @@ void check_bsr_matrix(const BsrMatrixView& matrix) {
                 matrix.row_offsets[0]);
   require_value(matrix.row_offsets[rows] == matrix.nnz(), "row_offsets[", rows, "]: expected nnz ",
                 matrix.nnz(), ", got ", matrix.row_offsets[rows]);
-  std::vector<std::int64_t> seen_in(static_cast<std::size_t>(cols), -1);  // the last row that names a column
+  std::vector<std::int64_t> seen_in(static_cast<std::size_t>(cols),
+                                    -1);  // the last row that names a column
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t begin = matrix.row_offsets[row], end = matrix.row_offsets[row + 1];
     require_value(begin <= end && end <= matrix.nnz(), "row_offsets[", row + 1, "]: expected ",

@@ -13,9 +13,9 @@ constexpr std::int64_t kMaxBlock = 256;
 void check_sparse(const char* name, const BsrMatrixView& matrix) {
   check_tensor(cat(name, ".values").c_str(), matrix.values, 3);
   for (const std::int64_t extent : {matrix.block_rows(), matrix.block_cols()}) {
-    require_value(extent >= 1 && extent <= kMaxBlock, name,
-                  ": expected a block shape from 1x1 to ", kMaxBlock, "x", kMaxBlock, ", got ",
-                  matrix.block_rows(), "x", matrix.block_cols());
+    require_value(extent >= 1 && extent <= kMaxBlock, name, ": expected a block shape from 1x1 to ",
+                  kMaxBlock, "x", kMaxBlock, ", got ", matrix.block_rows(), "x",
+                  matrix.block_cols());
   }
   require_value(matrix.rows >= 0 && matrix.rows % matrix.block_rows() == 0, name,
                 ": expected rows that are a multiple of the block's ", matrix.block_rows(),
@@ -128,8 +128,8 @@ std::string to_string(const Problem& p) {
   const auto operand = [](const BlockShape& block) {
     return block.rows == 0 ? std::string("dense") : cat("BSR ", block.rows, "x", block.cols);
   };
-  return cat(operand(p.a_block), " x ", operand(p.b_block), " -> ", operand(p.out_block), " m=",
-             p.m, " n=", p.n, " k=", p.k, " dtype=", to_string(p.dtype),
+  return cat(operand(p.a_block), " x ", operand(p.b_block), " -> ", operand(p.out_block),
+             " m=", p.m, " n=", p.n, " k=", p.k, " dtype=", to_string(p.dtype),
              " out_dtype=", to_string(p.out_dtype), " device=", to_string(p.device.device));
 }
 

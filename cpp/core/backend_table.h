@@ -18,8 +18,8 @@ using Reason = std::optional<std::string>;
 template <class Problem, class Args>
 struct Backend {
   const char* name;
-  Reason (*available)();                // on this machine
-  Reason (*supports)(const Problem&);   // this problem, on a machine that has the hardware
+  Reason (*available)();               // on this machine
+  Reason (*supports)(const Problem&);  // this problem, on a machine that has the hardware
   std::size_t (*workspace_bytes)(const Problem&);
   void (*run)(const Problem&, const Args&);
 };
@@ -34,7 +34,8 @@ std::vector<BackendStatus> backend_statuses(const std::vector<Backend<Problem, A
   return statuses;
 }
 
-/// The first backend that takes the problem, or the forced one; else an Error with each one's reason.
+/// The first backend that takes the problem, or the forced one; else an Error with each one's
+/// reason.
 template <class Problem, class Args>
 const Backend<Problem, Args>& select_backend(const char* operation,
                                              const std::vector<Backend<Problem, Args>>& table,

@@ -14,8 +14,8 @@ void check_tensor(const char* name, const TensorView& tensor, int rank) {
   require(floating, ErrorKind::invalid_type, name,
           ": expected dtype float16, bfloat16 or float32, got ", to_string(tensor.dtype));
   for (int axis = 0; axis < rank; ++axis) {
-    require_value(tensor.shape[axis] >= 0, name, ": expected a shape without negative extents, got ",
-                  shape_string(tensor));
+    require_value(tensor.shape[axis] >= 0, name,
+                  ": expected a shape without negative extents, got ", shape_string(tensor));
   }
   require_value(tensor.data != nullptr || tensor.num_elements() == 0, name,
                 ": expected an address, got null for shape ", shape_string(tensor));

@@ -14,12 +14,13 @@ void check_same_dtype(const char* name, const TensorView& tensor, const char* ex
                       DType expected);
 void check_same_device(const char* name, Device device, const char* expected_name, Device expected);
 
-/// One axis has as many elements as that of another argument: "k: expected batch 2 (that of q), got 3".
+/// One axis has as many elements as that of another argument: "k: expected batch 2 (that of q), got
+/// 3".
 void check_extent(const char* name, const TensorView& tensor, int axis, const char* axis_name,
                   std::int64_t expected, const char* expected_name);
 
-/// The largest power of two, at most 16, that divides the address and every stride (but the last axis') in bytes; 0 when a
-/// stride is negative.
+/// The largest power of two, at most 16, that divides the address and every stride (but the last
+/// axis') in bytes; 0 when a stride is negative.
 int row_alignment(const TensorView& tensor);
 
 }  // namespace sparsek

@@ -27,7 +27,8 @@ constexpr int kTileRows = kWidth == 16  ? 8
                           : kWidth == 8 ? 6
                                         : 4;
 
-/// k is summed in stretches of this length, and those sums added: the rounding error of one long sum grows with k.
+/// k is summed in stretches of this length, and those sums added: the rounding error of one long
+/// sum grows with k.
 constexpr std::int64_t kStretch = 128;
 
 /// kRows x (kVectors * kWidth) elements of c, held in registers over a stretch of k.
@@ -147,8 +148,8 @@ void cpu_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
               std::int64_t ldb, float* c, std::int64_t ldc, bool accumulate) {
   const Left left{a, a_row_stride, a_col_stride};
   for (std::int64_t p = 0; p == 0 || p < k; p += kStretch) {
-    simd_dispatch<Gemm>(m, n, std::min(kStretch, k - p), left.cols_from(p), b + p * ldb, ldb, c, ldc,
-                        accumulate || p > 0);
+    simd_dispatch<Gemm>(m, n, std::min(kStretch, k - p), left.cols_from(p), b + p * ldb, ldb, c,
+                        ldc, accumulate || p > 0);
   }
 }
 

@@ -23,11 +23,11 @@ const DeviceInfo& device_info(Device device);
 /// The GPUs that the driver shows. `why_none` is filled when the list is empty.
 std::vector<DeviceInfo> cuda_devices(std::string* why_none);
 
-/// Why no backend for compute capability `exactly` (90: sm_90 and no other) can run on this machine, if so.
+/// Why no backend for compute capability `exactly` (90: sm_90 and no other) can run on this
+/// machine, if so.
 std::optional<std::string> why_no_gpu(int exactly);
 
 /// Why not even a GPU of compute capability `at_least` can be used on this machine, if so.
 std::optional<std::string> why_no_gpu_from(int at_least);
-
 
 }  // namespace sparsek

@@ -38,8 +38,9 @@ std::int64_t TensorView::num_elements() const {
 
 TensorView contiguous_view(void* data, DType dtype, Device device,
                            std::initializer_list<std::int64_t> shape) {
-  require_value(shape.size() <= TensorView::kMaxRank, "contiguous_view: expected a rank of at most ",
-                TensorView::kMaxRank, ", got ", shape.size());
+  require_value(shape.size() <= TensorView::kMaxRank,
+                "contiguous_view: expected a rank of at most ", TensorView::kMaxRank, ", got ",
+                shape.size());
   TensorView view;
   view.data = data;
   view.dtype = dtype;

@@ -1,7 +1,8 @@
 #pragma once
 
-// Include this before any CuTe header. CuTe asks the driver for its version by a direct call, which would make the
-// library need libcuda.so at load time; the runtime answers the same question on a machine without a driver too.
+// Include this before any CuTe header. CuTe asks the driver for its version by a direct call, which
+// would make the library need libcuda.so at load time; the runtime answers the same question on a
+// machine without a driver too.
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>

@@ -8,8 +8,8 @@
 
 namespace sparsek {
 
-/// Launches a kernel that may start before the one ahead of it in the stream has finished: it must call
-/// ptx::griddepcontrol_wait() before it touches memory.
+/// Launches a kernel that may start before the one ahead of it in the stream has finished: it must
+/// call ptx::griddepcontrol_wait() before it touches memory.
 template <class... Params, class... Args>
 void launch_dependent(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block,
                       cudaStream_t stream, Args&&... args) {

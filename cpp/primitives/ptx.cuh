@@ -2,8 +2,8 @@
 
 namespace sparsek::ptx {
 
-/// Waits until the grids that this one depends on have finished and their writes are visible (programmatic dependent
-/// launch, sm_90). Without such a dependency it returns at once.
+/// Waits until the grids that this one depends on have finished and their writes are visible
+/// (programmatic dependent launch, sm_90). Without such a dependency it returns at once.
 __device__ inline void griddepcontrol_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 /// Lets the next grid in the stream start its prologue.

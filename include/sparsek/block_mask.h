@@ -6,7 +6,8 @@
 
 namespace sparsek {
 
-/// Which kv blocks each q block may see: for each (batch or 1, head or 1, q block) a list of kv blocks.
+/// Which kv blocks each q block may see: for each (batch or 1, head or 1, q block) a list of kv
+/// blocks.
 ///
 /// With nq = ceil(q_len / q_block), the list of (b, h, i) is list number
 ///   r = (b * num_heads + h) * nq + i        (b = 0 if num_batches == 1, h = 0 if num_heads == 1).
@@ -15,13 +16,15 @@ namespace sparsek {
 ///   compressed: indices[offsets[r]] ... indices[offsets[r + 1] - 1]
 ///   padded:     indices[r * max_count] ... indices[r * max_count + counts[r] - 1]
 ///
-/// A listed block is full, or partial with one bit per (query, key) pair. `bitmap_indices`, where set, is parallel to
-/// `indices`: -1 marks a full block, p >= 0 the p-th bitmap. A bitmap is q_block rows of ceil(kv_block / 32) words; bit
-/// (c % 32) of word (c / 32) says whether the row's query may see key c of the block.
+/// A listed block is full, or partial with one bit per (query, key) pair. `bitmap_indices`, where
+/// set, is parallel to `indices`: -1 marks a full block, p >= 0 the p-th bitmap. A bitmap is
+/// q_block rows of ceil(kv_block / 32) words; bit (c % 32) of word (c / 32) says whether the row's
+/// query may see key c of the block.
 ///
-/// All arrays live on `device`. A block index, count, offset or bitmap index that is out of range counts as absent:
-/// garbage in the lists can give wrong answers, never an access outside the arrays. A block listed twice is
-/// counted once or twice, as the backend likes: `check_block_mask` refuses it.
+/// All arrays live on `device`. A block index, count, offset or bitmap index that is out of range
+/// counts as absent: garbage in the lists can give wrong answers, never an access outside the
+/// arrays. A block listed twice is counted once or twice, as the backend likes: `check_block_mask`
+/// refuses it.
 struct BlockMaskView {
   std::int64_t q_len = 0;
   std::int64_t kv_len = 0;
@@ -46,8 +49,8 @@ struct BlockMaskView {
   std::int64_t num_lists() const { return num_batches * num_heads * num_q_blocks(); }
 };
 
-/// Reads every list of a mask in host memory; throws Error (invalid_value) for an index, count, offset or bitmap
-/// index out of range, and for a block listed twice.
+/// Reads every list of a mask in host memory; throws Error (invalid_value) for an index, count,
+/// offset or bitmap index out of range, and for a block listed twice.
 void check_block_mask(const BlockMaskView& mask);
 
 }  // namespace sparsek

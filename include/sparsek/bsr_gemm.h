@@ -26,10 +26,11 @@ struct MatrixOperand {
 /// out = alpha * a b + beta * c, with a (M, K), b (K, N), c and out (M, N).
 ///
 ///   BSR x dense -> dense,  dense x BSR -> dense,  BSR x BSR -> dense,
-///   dense x dense -> BSR: the product sampled at the pattern of `out`; c, where given, has that same pattern.
+///   dense x dense -> BSR: the product sampled at the pattern of `out`; c, where given, has that
+///   same pattern.
 ///
-/// float16 and bfloat16 (float32 on the CPU too), accumulated in float32; out has the inputs' dtype or float32, and c has
-/// out's dtype. c may be out itself.
+/// float16 and bfloat16 (float32 on the CPU too), accumulated in float32; out has the inputs' dtype
+/// or float32, and c has out's dtype. c may be out itself.
 struct BsrGemmArgs {
   MatrixOperand a;
   MatrixOperand b;
@@ -45,7 +46,8 @@ struct BsrGemmArgs {
 /// On a GPU the work is enqueued on `stream`. Throws Error.
 void bsr_gemm(const BsrGemmArgs& args);
 
-/// The name of the backend that `bsr_gemm` would run for these arguments. Throws Error when none would.
+/// The name of the backend that `bsr_gemm` would run for these arguments. Throws Error when none
+/// would.
 std::string bsr_gemm_backend(const BsrGemmArgs& args);
 
 /// The backend table in order of preference, as seen on this machine.

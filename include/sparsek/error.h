@@ -12,7 +12,8 @@ enum class ErrorKind {
   cuda,           // Python: RuntimeError
 };
 
-/// Every error the library raises. The message names the argument, what was expected and what was given.
+/// Every error the library raises. The message names the argument, what was expected and what was
+/// given.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}

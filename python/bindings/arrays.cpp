@@ -49,8 +49,10 @@ Device device_of(const char* name, const Array& array) {
     case nb::device::cuda_managed::value: return {DeviceType::cuda, array.device_id()};
     default:
       throw Error(ErrorKind::invalid_value,
-                  std::string(name) + ": expected an array on the CPU or a CUDA device, got DLPack "
-                                      "device type " + std::to_string(array.device_type()));
+                  std::string(name) +
+                      ": expected an array on the CPU or a CUDA device, got DLPack "
+                      "device type " +
+                      std::to_string(array.device_type()));
   }
 }
 
@@ -62,9 +64,9 @@ TensorView view_of(const char* name, const Array& array) {
                                              dtype_name(array.dtype()));
   }
   if (array.ndim() == 0 || array.ndim() > TensorView::kMaxRank) {
-    throw Error(ErrorKind::invalid_value,
-                std::string(name) + ": expected 1 to " + std::to_string(TensorView::kMaxRank) +
-                    " axes, got " + std::to_string(array.ndim()));
+    throw Error(ErrorKind::invalid_value, std::string(name) + ": expected 1 to " +
+                                              std::to_string(TensorView::kMaxRank) + " axes, got " +
+                                              std::to_string(array.ndim()));
   }
   TensorView view;
   view.data = const_cast<void*>(array.data());

@@ -15,7 +15,8 @@ namespace nb = nanobind;
 using Array = nb::ndarray<nb::ro>;
 using OptionalArray = std::optional<Array>;
 
-/// Shape, strides, dtype and device of an array as the C++ library reads them. Throws Error naming the argument.
+/// Shape, strides, dtype and device of an array as the C++ library reads them. Throws Error naming
+/// the argument.
 TensorView view_of(const char* name, const Array& array);
 TensorView view_of(const char* name, const OptionalArray& array);
 

@@ -48,10 +48,9 @@ TensorView bshd(const char* name, const OptionalArray& array, bool heads_first) 
 }
 
 void run(Array q, Array k, Array v, Array out, OptionalArray lse, OptionalArray weights,
-                const BoundBlockMask* mask, bool causal, std::optional<std::int64_t> window_left,
-                std::optional<std::int64_t> window_right, std::optional<float> scale,
-                bool heads_first, const std::string& backend, std::uintptr_t stream,
-                nb::callable allocate) {
+         const BoundBlockMask* mask, bool causal, std::optional<std::int64_t> window_left,
+         std::optional<std::int64_t> window_right, std::optional<float> scale, bool heads_first,
+         const std::string& backend, std::uintptr_t stream, nb::callable allocate) {
   AttentionArgs args;
   args.q = bshd("q", q, heads_first);
   args.k = bshd("k", k, heads_first);
@@ -84,19 +83,20 @@ void run(Array q, Array k, Array v, Array out, OptionalArray lse, OptionalArray 
 void bind_attention(nb::module_& module) {
   nb::class_<BoundBlockMask>(module, "BlockMaskView",
                              "The arrays of a BlockMask as the native code reads them.")
-      .def("__init__",
-           [](BoundBlockMask* self, std::int64_t q_len, std::int64_t kv_len, std::int64_t q_block,
-              std::int64_t kv_block, std::int64_t num_batches, std::int64_t num_heads, Array indices,
-              OptionalArray offsets, OptionalArray counts, OptionalArray bitmap_indices,
-              OptionalArray bitmaps) {
-             new (self) BoundBlockMask(make_mask(q_len, kv_len, q_block, kv_block, num_batches,
-                                                 num_heads, std::move(indices), std::move(offsets),
-                                                 std::move(counts), std::move(bitmap_indices),
-                                                 std::move(bitmaps)));
-           },
-           nb::kw_only(), "q_len"_a, "kv_len"_a, "q_block"_a, "kv_block"_a, "num_batches"_a,
-           "num_heads"_a, "indices"_a, "offsets"_a.none(), "counts"_a.none(),
-           "bitmap_indices"_a.none(), "bitmaps"_a.none());
+      .def(
+          "__init__",
+          [](BoundBlockMask* self, std::int64_t q_len, std::int64_t kv_len, std::int64_t q_block,
+             std::int64_t kv_block, std::int64_t num_batches, std::int64_t num_heads, Array indices,
+             OptionalArray offsets, OptionalArray counts, OptionalArray bitmap_indices,
+             OptionalArray bitmaps) {
+            new (self)
+                BoundBlockMask(make_mask(q_len, kv_len, q_block, kv_block, num_batches, num_heads,
+                                         std::move(indices), std::move(offsets), std::move(counts),
+                                         std::move(bitmap_indices), std::move(bitmaps)));
+          },
+          nb::kw_only(), "q_len"_a, "kv_len"_a, "q_block"_a, "kv_block"_a, "num_batches"_a,
+          "num_heads"_a, "indices"_a, "offsets"_a.none(), "counts"_a.none(),
+          "bitmap_indices"_a.none(), "bitmaps"_a.none());
 
   module.def("attention", &run, nb::kw_only(), "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a.none(),
              "weights"_a.none(), "mask"_a.none(), "causal"_a, "window_left"_a.none(),

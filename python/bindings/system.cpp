@@ -1,3 +1,5 @@
+#include "sparsek/system.h"
+
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -6,7 +8,6 @@
 #include <vector>
 
 #include "arrays.h"
-#include "sparsek/system.h"
 
 namespace sparsek::python {
 namespace {
@@ -27,23 +28,31 @@ std::vector<Status> as_tuples(const std::vector<BackendStatus>& statuses) {
 
 void bind_system(nb::module_& module) {
   module.attr("__version__") = SPARSEK_VERSION;
-  module.def("attention_backends", [] { return as_tuples(attention_backends()); },
-             "(name, available, reason) of each attention backend, in order of preference.");
-  module.def("bsr_gemm_backends", [] { return as_tuples(bsr_gemm_backends()); },
-             "(name, available, reason) of each bsr_gemm backend, in order of preference.");
+  module.def(
+      "attention_backends", [] { return as_tuples(attention_backends()); },
+      "(name, available, reason) of each attention backend, in order of preference.");
+  module.def(
+      "bsr_gemm_backends", [] { return as_tuples(bsr_gemm_backends()); },
+      "(name, available, reason) of each bsr_gemm backend, in order of preference.");
   module.def("cuda_build_version", &cuda_build_version,
              "CUDA toolkit of the build (13000 for 13.0), 0 without CUDA.");
-  module.def("gpus", [] {
-    std::vector<std::tuple<int, std::string, int>> gpus;
-    for (const GpuInfo& gpu : list_gpus()) {
-      gpus.emplace_back(gpu.index, gpu.name, gpu.compute_capability);
-    }
-    return gpus;
-  }, "(index, name, compute capability) of each GPU that the driver shows.");
-  module.def("synchronize", [](std::uintptr_t stream) {
-    nb::gil_scoped_release release;
-    synchronize(reinterpret_cast<void*>(stream));
-  }, "stream"_a, "Waits for the work on a CUDA stream.");
+  module.def(
+      "gpus",
+      [] {
+        std::vector<std::tuple<int, std::string, int>> gpus;
+        for (const GpuInfo& gpu : list_gpus()) {
+          gpus.emplace_back(gpu.index, gpu.name, gpu.compute_capability);
+        }
+        return gpus;
+      },
+      "(index, name, compute capability) of each GPU that the driver shows.");
+  module.def(
+      "synchronize",
+      [](std::uintptr_t stream) {
+        nb::gil_scoped_release release;
+        synchronize(reinterpret_cast<void*>(stream));
+      },
+      "stream"_a, "Waits for the work on a CUDA stream.");
   module.def("num_threads", &num_threads, "Threads that the CPU backend uses.");
   module.def("set_num_threads", &set_num_threads, "count"_a,
              "Sets the threads that the CPU backend uses; 0 = as many as the process may run on.");

@@ -29,8 +29,8 @@ def attention(
 ) -> Any:
     """softmax(scale * q k^T) v, over the keys that each query may see.
 
-    Axes: B batch, Sq / Sk query / key length, Hq / Hkv heads (Hq a multiple of Hkv: grouped-query attention), D head_dim,
-    Dv value dim (both 1 to 256). Query i stands at position i + Sk - Sq among the keys (bottom-right alignment, as in
+    Axes: B batch, Sq / Sk query / key length, Hq / Hkv heads (Hq a multiple of Hkv: grouped-query attention), D
+    head_dim, Dv value dim (both 1 to 256). Query i stands at position i + Sk - Sq among the keys (bottom-right alignment, as in
     FlashAttention). A query that may see no key gives zeros, and an lse of -inf.
 
     Args:

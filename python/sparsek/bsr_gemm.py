@@ -74,7 +74,9 @@ def bsr_gemm(
         out_values = _values(out)
         frameworks.of(out_values, "out").check_writable("out", out_values)
         if out_dtype is not None and frameworks.of(out_values).dtype(out_values) != dtype:
-            raise TypeError(f"out: expected dtype {dtype} (out_dtype), got {frameworks.of(out_values).dtype(out_values)}")
+            raise TypeError(
+                f"out: expected dtype {dtype} (out_dtype), got {frameworks.of(out_values).dtype(out_values)}"
+            )
     if out_pattern is None:
         if isinstance(out, BSRMatrix):
             raise TypeError("out: expected a dense array without out_pattern, got a BSRMatrix")

@@ -59,9 +59,7 @@ class Framework:
     def to_device(self, array: Array, device: str) -> Array:
         """A copy on another device (the array itself where it already is)."""
         if device != self.device(array):
-            raise ValueError(
-                f"device: a {type(array).__name__} cannot live on {device!r}, pass an array that does"
-            )
+            raise ValueError(f"device: a {type(array).__name__} cannot live on {device!r}, pass an array that does")
         return array
 
     def contiguous(self, array: Array, dtype: str) -> Array:
@@ -102,7 +100,9 @@ class NumPy(Framework):
 
     def export(self, array: Array) -> Any:
         if array.dtype.name == "bfloat16":
-            raise TypeError("NumPy cannot export bfloat16 arrays through DLPack: use float16 or float32, or another library")
+            raise TypeError(
+                "NumPy cannot export bfloat16 arrays through DLPack: use float16 or float32, or another library"
+            )
         return array
 
     def to_numpy(self, array: Array) -> np.ndarray:
@@ -121,8 +121,7 @@ class Torch(Framework):
 
         self._torch = torch
         self._dtypes = {
-            name: getattr(torch, name)
-            for name in ("float16", "bfloat16", "float32", "int32", "int64", "uint8")
+            name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "int32", "int64", "uint8")
         }
         self._names = {dtype: name for name, dtype in self._dtypes.items()}
 
@@ -310,7 +309,9 @@ def of(array: Array, name: str = "array") -> Framework:
         if adapter is None and hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
             adapter = Framework
         if adapter is None:
-            raise TypeError(f"{name}: expected an array (numpy, torch, cupy, jax or any with __dlpack__), got {kind.__name__}")
+            raise TypeError(
+                f"{name}: expected an array (numpy, torch, cupy, jax or any with __dlpack__), got {kind.__name__}"
+            )
         found = _by_class.get(adapter) or _by_class.setdefault(adapter, adapter())
         _by_type[kind] = found
     return found

@@ -79,7 +79,7 @@ def test_dtypes():
 
 
 def test_last_axis_must_be_contiguous():
-    q, k, v = arrays()
+    q, _, v = arrays()
     with pytest.raises(ValueError, match=r"k: expected a contiguous last axis \(stride 1\), got stride 2"):
         attention(q, np.zeros((2, 10, 2, 32), np.float32)[..., ::2], v)
 
@@ -98,7 +98,9 @@ def test_out():
 
 def test_mask_for_other_shapes():
     q, k, v = arrays()
-    with pytest.raises(ValueError, match=r"mask: expected one made for q_len 8 and kv_len 10, got q_len 8 and kv_len 12"):
+    with pytest.raises(
+        ValueError, match=r"mask: expected one made for q_len 8 and kv_len 10, got q_len 8 and kv_len 12"
+    ):
         attention(q, k, v, mask=BlockMask.causal(8, 12, q_block=4, kv_block=4))
     heads = BlockMask.from_dense(np.ones((3, 8, 10), bool), q_block=4, kv_block=4)
     with pytest.raises(ValueError, match=r"mask: expected 1 head or the 4 of q, got 3"):

@@ -41,9 +41,7 @@ def dense(rng, rows, cols, dtype, device, order="row"):
 def sparse(rng, block_rows, block_cols, block, density, dtype, device, *, transposed=False, shuffled=False):
     """A random BSRMatrix of that many blocks, and the same as a dense tensor."""
     if transposed:
-        matrix, full = sparse(
-            rng, block_cols, block_rows, block[::-1], density, dtype, device, shuffled=shuffled
-        )
+        matrix, full = sparse(rng, block_cols, block_rows, block[::-1], density, dtype, device, shuffled=shuffled)
         return matrix.T, full.T
     bm, bk = block
     keep = rng.random((block_rows, block_cols)) < density
@@ -70,8 +68,22 @@ def at_pattern(matrix, full):
     return torch.where(torch.as_tensor(structure, device=full.device) != 0, full, torch.zeros_like(full))
 
 
-def check(product, backend, dtype, rng, *, block, density=0.4, size=(3, 2, 4), order="row", transposed=False,
-          shuffled=False, alpha=1.0, beta=0.0, out_dtype=None):
+def check(
+    product,
+    backend,
+    dtype,
+    rng,
+    *,
+    block,
+    density=0.4,
+    size=(3, 2, 4),
+    order="row",
+    transposed=False,
+    shuffled=False,
+    alpha=1.0,
+    beta=0.0,
+    out_dtype=None,
+):
     device = device_of(backend)
     m_blocks, n_blocks, k_blocks = size
     bm, bk = block
@@ -267,7 +279,11 @@ def errors(rng):
         (lambda: bsr_gemm(a, x[None]), ValueError, r"b: expected 2 axes, got shape \(1, 64, 20\)"),
         (lambda: bsr_gemm(y, x, out_pattern=y), TypeError, r"out_pattern: expected a sparsek.BSRMatrix, got Tensor"),
         (lambda: bsr_gemm(a, x, out_pattern=a), NotImplementedError, r"out: a product sampled .* got a block-sparse"),
-        (lambda: bsr_gemm(a, odd), ValueError, r"b: expected blocks of 16 rows \(the columns of a's blocks\), got 8x16"),
+        (
+            lambda: bsr_gemm(a, odd),
+            ValueError,
+            r"b: expected blocks of 16 rows \(the columns of a's blocks\), got 8x16",
+        ),
     ]
 
 

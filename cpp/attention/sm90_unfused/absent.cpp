@@ -11,8 +11,6 @@ void refuse(const Problem&, const AttentionArgs&) { fail(ErrorKind::unsupported,
 
 }  // namespace
 
-AttentionBackend backend() {
-  return {"sm90_unfused", not_built, declines, no_workspace, refuse};
-}
+AttentionBackend backend() { return {"sm90_unfused", not_built, declines, no_workspace, refuse}; }
 
 }  // namespace sparsek::attn::sm90_unfused

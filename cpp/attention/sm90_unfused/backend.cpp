@@ -55,29 +55,32 @@ std::size_t workspace_bytes(const Problem& problem) {
 /// A (B, S, H, D) tensor from one batch and position on.
 Matrices at(const TensorView& tensor, std::int64_t batch, std::int64_t position) {
   const std::int64_t offset = batch * tensor.stride[0] + position * tensor.stride[1];
-  return {static_cast<char*>(tensor.data) + offset * static_cast<std::int64_t>(size_of(tensor.dtype)),
-          tensor.stride[0], tensor.stride[2], tensor.stride[1]};
+  return {
+      static_cast<char*>(tensor.data) + offset * static_cast<std::int64_t>(size_of(tensor.dtype)),
+      tensor.stride[0], tensor.stride[2], tensor.stride[1]};
 }
 
 /// A (B, H, Sq, ...) tensor from one batch and query on; nothing when it was not given.
 Matrices at_query(const TensorView& tensor, std::int64_t batch, std::int64_t query) {
   if (!tensor.given()) return {};
   const std::int64_t offset = batch * tensor.stride[0] + query * tensor.stride[2];
-  return {static_cast<char*>(tensor.data) + offset * static_cast<std::int64_t>(size_of(tensor.dtype)),
-          tensor.stride[0], tensor.stride[1], tensor.stride[2]};
+  return {
+      static_cast<char*>(tensor.data) + offset * static_cast<std::int64_t>(size_of(tensor.dtype)),
+      tensor.stride[0], tensor.stride[1], tensor.stride[2]};
 }
 
 BlockTable make_table(const Problem& p, const Config& config, const Chunk& chunk, void* workspace) {
   BlockTable table;
-  table.entries = reinterpret_cast<std::int32_t*>(static_cast<char*>(workspace) + config.scores_bytes);
+  table.entries =
+      reinterpret_cast<std::int32_t*>(static_cast<char*>(workspace) + config.scores_bytes);
   table.q_block_begin = chunk.q_begin / p.q_block;
   table.num_q_blocks = (chunk.q_begin + chunk.num_rows - 1) / p.q_block - table.q_block_begin + 1;
   table.num_kv_blocks = (p.kv_len + p.kv_block - 1) / p.kv_block;
   return table;
 }
 
-void run_chunk(const Problem& p, const AttentionArgs& args, const Config& config, const Chunk& chunk,
-               cudaStream_t stream) {
+void run_chunk(const Problem& p, const AttentionArgs& args, const Config& config,
+               const Chunk& chunk, cudaStream_t stream) {
   const Matrices q = at(args.q, chunk.batch_begin, chunk.q_begin);
   const Matrices k = at(args.k, chunk.batch_begin, chunk.kv_begin);
   const Matrices v = at(args.v, chunk.batch_begin, chunk.kv_begin);
@@ -99,7 +102,8 @@ void run_chunk(const Problem& p, const AttentionArgs& args, const Config& config
   constexpr float kLog2e = 1.4426950408889634f;
   const float scale_log2 = p.scale * kLog2e;
   scores_gemm(p.dtype, chunk, p.head_dim, scale_log2, q, k, scores, stream);
-  softmax(p.dtype, chunk, p.band, args.mask, table, p.head_dim, scale_log2, q, k, scores, lse, stream);
+  softmax(p.dtype, chunk, p.band, args.mask, table, p.head_dim, scale_log2, q, k, scores, lse,
+          stream);
   const auto values_gemm = config.tile_values == 64 ? values_gemm_64 : values_gemm_128;
   values_gemm(p.dtype, chunk, p.value_dim, scores, v, out, stream);
 }
@@ -120,7 +124,8 @@ void run(const Problem& p, const AttentionArgs& args) {
     for (std::int64_t query = 0; query < p.q_len; query += config.chunk_rows) {
       chunk.q_begin = query;
       chunk.num_rows = std::min(config.chunk_rows, p.q_len - query);
-      // Keys that causal or window hides from the whole chunk are left out, unless their zero weights are wanted.
+      // Keys that causal or window hides from the whole chunk are left out, unless their zero
+      // weights are wanted.
       const bool all_keys = p.wants_weights;
       chunk.kv_begin = all_keys ? 0 : p.band.begin(query) / 8 * 8;
       const std::int64_t kv_end = all_keys ? p.kv_len : p.band.end(query + chunk.num_rows - 1);

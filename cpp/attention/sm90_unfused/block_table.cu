@@ -19,7 +19,8 @@ __global__ void scatter_lists(BlockMaskView mask, std::int64_t mask_batch_begin,
   for (std::int64_t entry = range.begin + threadIdx.x; entry < range.end; entry += blockDim.x) {
     const ListedBlock block = listed_block(mask, entry);
     if (block.kv_block < 0) continue;
-    // The maximum, so that a block listed twice (in unchecked lists) gives the same answer run after run.
+    // The maximum, so that a block listed twice (in unchecked lists) gives the same answer run
+    // after run.
     atomicMax(row + block.kv_block, static_cast<std::int32_t>(block.bitmap + 2));
   }
 }
@@ -30,9 +31,9 @@ void fill_block_table(const BlockMaskView& mask, const Chunk& chunk, const Block
                       cudaStream_t stream) {
   const std::int64_t mask_batches = mask.num_batches == 1 ? 1 : chunk.num_batches;
   const std::int64_t lists = mask_batches * mask.num_heads * table.num_q_blocks;
-  cuda_check(cudaMemsetAsync(table.entries, 0, lists * table.num_kv_blocks * sizeof(std::int32_t),
-                             stream),
-             "attention: block table");
+  cuda_check(
+      cudaMemsetAsync(table.entries, 0, lists * table.num_kv_blocks * sizeof(std::int32_t), stream),
+      "attention: block table");
   scatter_lists<<<static_cast<unsigned>(lists), kThreads, 0, stream>>>(
       mask, mask.num_batches == 1 ? 0 : chunk.batch_begin, table);
   cuda_check(cudaGetLastError(), "attention: block table");

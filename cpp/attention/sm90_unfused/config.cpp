@@ -26,14 +26,15 @@ Config choose_config(const Problem& p) {
         std::max<std::int64_t>(1, std::min(config.chunk_batches, 65535 / p.num_q_heads));
     config.chunk_rows = p.q_len;
   } else {
-    config.chunk_rows = std::min(p.q_len, std::max<std::int64_t>(kTileQ, rows_in_budget / kTileQ * kTileQ));
+    config.chunk_rows =
+        std::min(p.q_len, std::max<std::int64_t>(kTileQ, rows_in_budget / kTileQ * kTileQ));
   }
   if (!p.wants_weights) {
     config.scores_bytes = round_up(config.chunk_batches * config.chunk_rows * row_bytes, 256);
   }
   if (p.has_mask) {
-    const std::int64_t q_blocks = std::min((p.q_len + p.q_block - 1) / p.q_block,
-                                           (config.chunk_rows - 1) / p.q_block + 2);
+    const std::int64_t q_blocks =
+        std::min((p.q_len + p.q_block - 1) / p.q_block, (config.chunk_rows - 1) / p.q_block + 2);
     const std::int64_t kv_blocks = (p.kv_len + p.kv_block - 1) / p.kv_block;
     config.table_bytes =
         round_up(config.chunk_batches * p.num_q_heads * q_blocks * kv_blocks * 4, 256);

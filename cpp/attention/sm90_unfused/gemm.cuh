@@ -4,12 +4,13 @@
 #include "primitives/driver_version.h"
 // clang-format on
 
-#include <cute/tensor.hpp>
 #include <cutlass/cutlass.h>
+#include <cutlass/gemm/device/gemm_universal_adapter.h>
+
+#include <cute/tensor.hpp>
 #include <cutlass/epilogue/collective/collective_builder.hpp>
 #include <cutlass/epilogue/dispatch_policy.hpp>
 #include <cutlass/gemm/collective/collective_builder.hpp>
-#include <cutlass/gemm/device/gemm_universal_adapter.h>
 #include <cutlass/gemm/dispatch_policy.hpp>
 #include <cutlass/gemm/kernel/gemm_universal.hpp>
 
@@ -22,19 +23,19 @@ namespace sparsek::attn::sm90_unfused {
 using cute::_0;
 using cute::_1;
 
-// The batch mode of both GEMMs: (query heads of a kv head, kv heads, batches). The zero stride lets the query heads of
-// one kv head read the same k and v.
+// The batch mode of both GEMMs: (query heads of a kv head, kv heads, batches). The zero stride lets
+// the query heads of one kv head read the same k and v.
 using Batches = cute::Shape<int, int, int>;
 using BatchStride = cute::Stride<std::int64_t, std::int64_t, std::int64_t>;
 using SharedBatchStride = cute::Stride<_0, std::int64_t, std::int64_t>;
 using ProblemShape = cute::Shape<int, int, int, Batches>;
 
-using RowMajor = cute::Stride<std::int64_t, _1, BatchStride>;               // (row, column, batch)
-using SharedRowMajor = cute::Stride<std::int64_t, _1, SharedBatchStride>;   // k as (key, head_dim)
-using SharedColMajor = cute::Stride<_1, std::int64_t, SharedBatchStride>;   // v as (value dim, key)
+using RowMajor = cute::Stride<std::int64_t, _1, BatchStride>;              // (row, column, batch)
+using SharedRowMajor = cute::Stride<std::int64_t, _1, SharedBatchStride>;  // k as (key, head_dim)
+using SharedColMajor = cute::Stride<_1, std::int64_t, SharedBatchStride>;  // v as (value dim, key)
 
-/// Q K^T: one k tile or a few, and a large output. Ping-pong, persistent: one warp group stores its tile while the other
-/// multiplies. docs/sm90_unfused.md has the schedules that were measured.
+/// Q K^T: one k tile or a few, and a large output. Ping-pong, persistent: one warp group stores its
+/// tile while the other multiplies. docs/sm90_unfused.md has the schedules that were measured.
 struct ScoresConfig {
   using Tile = cute::Shape<cute::Int<kTileQ>, cute::Int<kTileScoresN>, cute::Int<kTileK>>;
   using EpilogueTile = cute::Shape<cute::Int<kTileQ>, cute::Int<kTileScoresN / 2>>;
@@ -60,8 +61,8 @@ struct Gemm {
 
   using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape,
-      typename Config::EpilogueTile, float, float, void, RowMajor, kAlignment,
-      ElementD, RowMajor, kAlignment, cutlass::epilogue::TmaWarpSpecialized>::CollectiveOp;
+      typename Config::EpilogueTile, float, float, void, RowMajor, kAlignment, ElementD, RowMajor,
+      kAlignment, cutlass::epilogue::TmaWarpSpecialized>::CollectiveOp;
 
   using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Element, RowMajor, kAlignment, Element,
@@ -73,7 +74,8 @@ struct Gemm {
   using Device = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
 };
 
-/// TMA wants a multiple of 16 bytes even for the stride of an axis with one element, which callers fill with anything.
+/// TMA wants a multiple of 16 bytes even for the stride of an axis with one element, which callers
+/// fill with anything.
 inline std::int64_t tma_stride(std::int64_t extent, std::int64_t stride) {
   return extent > 1 ? stride : 8;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
-// The launches that one chunk is made of. All of them are enqueued on `stream`; none of them allocates.
+// The launches that one chunk is made of. All of them are enqueued on `stream`; none of them
+// allocates.
 
 #include <cuda_runtime_api.h>
 
@@ -12,8 +13,8 @@
 
 namespace sparsek::attn::sm90_unfused {
 
-/// One chunk of the problem: queries [q_begin, q_begin + num_rows) of batches [batch_begin, ... + num_batches) against
-/// keys [kv_begin, kv_begin + num_cols).
+/// One chunk of the problem: queries [q_begin, q_begin + num_rows) of batches [batch_begin, ... +
+/// num_batches) against keys [kv_begin, kv_begin + num_cols).
 struct Chunk {
   std::int64_t batch_begin = 0;
   std::int64_t num_batches = 0;
@@ -39,15 +40,18 @@ void scores_gemm(DType dtype, const Chunk& chunk, std::int64_t head_dim, float s
                  const Matrices& q, const Matrices& k, const Matrices& scores, cudaStream_t stream);
 
 /// out = weights v.
-void values_gemm_64(DType dtype, const Chunk& chunk, std::int64_t value_dim, const Matrices& weights,
-                    const Matrices& v, const Matrices& out, cudaStream_t stream);
+void values_gemm_64(DType dtype, const Chunk& chunk, std::int64_t value_dim,
+                    const Matrices& weights, const Matrices& v, const Matrices& out,
+                    cudaStream_t stream);
 void values_gemm_128(DType dtype, const Chunk& chunk, std::int64_t value_dim,
                      const Matrices& weights, const Matrices& v, const Matrices& out,
                      cudaStream_t stream);
 
-/// Which kv blocks each q block of a chunk may see, by position: 0 absent, 1 full, 2 + p the p-th bitmap.
+/// Which kv blocks each q block of a chunk may see, by position: 0 absent, 1 full, 2 + p the p-th
+/// bitmap.
 struct BlockTable {
-  std::int32_t* entries = nullptr;  // (mask batches of the chunk, mask heads, num_q_blocks, num_kv_blocks)
+  std::int32_t* entries =
+      nullptr;  // (mask batches of the chunk, mask heads, num_q_blocks, num_kv_blocks)
   std::int64_t q_block_begin = 0;
   std::int64_t num_q_blocks = 0;
   std::int64_t num_kv_blocks = 0;
@@ -56,14 +60,17 @@ struct BlockTable {
 void fill_block_table(const BlockMaskView& mask, const Chunk& chunk, const BlockTable& table,
                       cudaStream_t stream);
 
-/// Rows of `scores` (base-2 logits) become softmax probabilities of the inputs' dtype in place; lse, where given, is
-/// written for them. q and k are read again for the few keys that hold most of a row.
+/// Rows of `scores` (base-2 logits) become softmax probabilities of the inputs' dtype in place;
+/// lse, where given, is written for them. q and k are read again for the few keys that hold most of
+/// a row.
 void softmax(DType dtype, const Chunk& chunk, const Band& band, const BlockMaskView* mask,
              const BlockTable& table, std::int64_t head_dim, float scale_log2, const Matrices& q,
              const Matrices& k, const Matrices& scores, const Matrices& lse, cudaStream_t stream);
 
-/// For a chunk in which no query may see a key: zeros in out (and weights, where given), -inf in lse where given.
-void fill_empty(const Chunk& chunk, std::int64_t value_dim, std::int64_t kv_len, const Matrices& out,
-                const Matrices& weights, const Matrices& lse, cudaStream_t stream);
+/// For a chunk in which no query may see a key: zeros in out (and weights, where given), -inf in
+/// lse where given.
+void fill_empty(const Chunk& chunk, std::int64_t value_dim, std::int64_t kv_len,
+                const Matrices& out, const Matrices& weights, const Matrices& lse,
+                cudaStream_t stream);
 
 }  // namespace sparsek::attn::sm90_unfused

@@ -8,7 +8,8 @@
 
 namespace sparsek::attn::sm90_unfused {
 
-// Scores are float16 whatever the inputs' type (three more bits than bfloat16); probabilities have the inputs' type.
+// Scores are float16 whatever the inputs' type (three more bits than bfloat16); probabilities have
+// the inputs' type.
 
 /// Eight scores or probabilities, as one 16-byte access moves them.
 struct alignas(16) Vec {
@@ -76,8 +77,8 @@ __device__ inline void erase(Vec& vec, std::uint32_t allowed) {
   }
 }
 
-/// Scores past the largest float16 were stored as infinity; they come back to the largest, since inf - inf would turn the
-/// row into NaN.
+/// Scores past the largest float16 were stored as infinity; they come back to the largest, since
+/// inf - inf would turn the row into NaN.
 __device__ inline void saturate(Vec& vec) {
   const __half2 limit = __float2half2_rn(65504.0f);
 #pragma unroll

@@ -46,8 +46,8 @@ struct Row {
   }
 };
 
-__device__ inline std::uint32_t bitmap_bits(const SoftmaxParams& p, const Row& row, std::int32_t entry,
-                                     std::uint32_t key_in_block) {
+__device__ inline std::uint32_t bitmap_bits(const SoftmaxParams& p, const Row& row,
+                                            std::int32_t entry, std::uint32_t key_in_block) {
   const std::uint32_t* words = bitmap_row(p.mask, entry - 2, row.row_in_block);
   return words[key_in_block / 32] >> (key_in_block % 32);
 }
@@ -75,7 +75,8 @@ __device__ std::uint32_t allowed_bits(const SoftmaxParams& p, const Row& row, in
   }
 }
 
-/// Eight scores, those that may not be seen as -inf. kSaturate: infinities come back to the largest float16.
+/// Eight scores, those that may not be seen as -inf. kSaturate: infinities come back to the largest
+/// float16.
 template <Masking kMasking, bool kSaturate>
 __device__ Vec masked_scores(const SoftmaxParams& p, const Row& row, int column) {
   Vec vec;

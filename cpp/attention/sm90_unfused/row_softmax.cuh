@@ -25,7 +25,15 @@ struct RowSum {
 struct Exponentials {
   float value[Vec::kSize];
 
-  Exponentials() = default;
+  /// Of float16 exponentials.
+  __device__ explicit Exponentials(const Vec& vec) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 x = __half22float2(score_pair(vec.word[i]));
+      value[2 * i] = x.x;
+      value[2 * i + 1] = x.y;
+    }
+  }
   __device__ Exponentials(const Vec& vec, float shift) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -35,23 +43,24 @@ struct Exponentials {
     }
   }
   __device__ float sum() const {
-    return ((value[0] + value[1]) + (value[2] + value[3])) + ((value[4] + value[5]) + (value[6] + value[7]));
+    return ((value[0] + value[1]) + (value[2] + value[3])) +
+           ((value[4] + value[5]) + (value[6] + value[7]));
   }
   template <class Element>
   __device__ Vec probabilities(float inverse) const {
     Vec vec;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      vec.word[i] =
-          probability_bits(Element{}, value[2 * i] * inverse, value[2 * i + 1] * inverse);
+      vec.word[i] = probability_bits(Element{}, value[2 * i] * inverse, value[2 * i + 1] * inverse);
     }
     return vec;
   }
 };
 
-// A score of float16 is off by up to 2^-9 around 8, which an average over many keys hides and one key that holds much of a
-// row does not. In a row whose sum is below kPeakedSum, the keys that hold at least 1 / kPeakedSum of it get their score
-// again, from q and k in float32. There are at most kPeakedSum of them: one for each lane of the warp.
+// A score of float16 is off by up to 2^-9 around 8, which an average over many keys hides and one
+// key that holds much of a row does not. In a row whose sum is below kPeakedSum, the keys that hold
+// at least 1 / kPeakedSum of it get their score again, from q and k in float32. There are at most
+// kPeakedSum of them: one for each lane of the warp.
 constexpr int kPeakedSum = 32;
 
 /// The large keys of a row; lane i holds the i-th.
@@ -60,7 +69,8 @@ struct LargeKeys {
   float score = -INFINITY;
   int count = 0;
 
-  /// Takes those of the lane's eight columns from `first` on whose bit is set; every lane takes part.
+  /// Takes those of the lane's eight columns from `first` on whose bit is set; every lane takes
+  /// part.
   __device__ void add(std::uint32_t large, int first, int lane) {
     while (const unsigned lanes = __ballot_sync(0xffffffffu, large != 0)) {
       const int owner = __ffs(lanes) - 1;

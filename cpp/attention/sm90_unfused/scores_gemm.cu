@@ -9,8 +9,9 @@ void run(const Chunk& chunk, std::int64_t head_dim, float scale_log2, const Matr
   using Scores = Gemm<Element, SharedRowMajor, cutlass::half_t, ScoresConfig>;
   const SharedRowMajor stride_k{
       tma_stride(chunk.num_cols, k.row_stride), {}, shared_batches(k, chunk)};
-  run_gemm<Scores, Element, cutlass::half_t>("attention: q k^T", chunk, static_cast<int>(chunk.num_cols),
-                            static_cast<int>(head_dim), scale_log2, q, k, stride_k, scores, stream);
+  run_gemm<Scores, Element, cutlass::half_t>(
+      "attention: q k^T", chunk, static_cast<int>(chunk.num_cols), static_cast<int>(head_dim),
+      scale_log2, q, k, stride_k, scores, stream);
 }
 
 }  // namespace

@@ -27,16 +27,18 @@ __device__ void load_scores(const SoftmaxParams& p, const Row& row, int lane, Ve
   }
 }
 
+/// Turns scores into 2^(score - maximum), still float16: half the registers, and so twice the rows in flight.
 template <int kVecs>
-__device__ RowSum exponentials(const Vec (&vecs)[kVecs], Exponentials (&x)[kVecs]) {
+__device__ RowSum exponentiate(Vec (&vecs)[kVecs]) {
   RowSum total;
 #pragma unroll
   for (int i = 0; i < kVecs; ++i) total.max = fmaxf(total.max, max_of(vecs[i]));
   total.max = warp_max(total.max);
 #pragma unroll
   for (int i = 0; i < kVecs; ++i) {
-    x[i] = Exponentials(vecs[i], total.shift());
-    total.sum += x[i].sum();
+    const Exponentials x(vecs[i], total.shift());
+    total.sum += x.sum();
+    vecs[i] = x.template probabilities<__half>(1.0f);
   }
   total.sum = warp_sum(total.sum);
   return total;
@@ -44,11 +46,11 @@ __device__ RowSum exponentials(const Vec (&vecs)[kVecs], Exponentials (&x)[kVecs
 
 template <class Element, int kVecs>
 __device__ void store_probabilities(const Row& row, int num_cols, int lane,
-                                    const Exponentials (&x)[kVecs], float inverse) {
+                                    const Vec (&exponentials)[kVecs], float inverse) {
 #pragma unroll
   for (int i = 0; i < kVecs; ++i) {
     const int column = (i * 32 + lane) * Vec::kSize;
-    const Vec vec = x[i].template probabilities<Element>(inverse);
+    const Vec vec = Exponentials(exponentials[i]).template probabilities<Element>(inverse);
     if (column + Vec::kSize <= num_cols) {
       *reinterpret_cast<Vec*>(row.scores + column) = vec;
     } else if (column < num_cols) {
@@ -66,39 +68,34 @@ __device__ void store_lse(const SoftmaxParams& p, const Row& row, int lane, cons
 /// A row that fits the registers of its warp: read once, written once.
 template <class Element, Masking kMasking, int kVecs>
 __device__ RowSum softmax_in_registers(const SoftmaxParams& p, const Row& row, int lane) {
-  Exponentials x[kVecs];
-  RowSum total;
-  {
-    Vec vecs[kVecs];
-    load_scores<kMasking>(p, row, lane, vecs);
-    total = exponentials(vecs, x);
-  }
+  Vec vecs[kVecs];
+  load_scores<kMasking>(p, row, lane, vecs);
+  const RowSum total = exponentiate(vecs);
   const int num_cols = static_cast<int>(p.chunk.num_cols);
   if (total.sum >= kPeakedSum) {
-    store_probabilities<Element>(row, num_cols, lane, x, total.inverse());
+    store_probabilities<Element>(row, num_cols, lane, vecs, total.inverse());
     return total;
   }
   // Without keys, or with scores past the largest float16: the sum is NaN, or every score -inf.
-  if (!(total.sum >= 1.0f)) return softmax_by_loop<Element, kMasking>(p, row, lane);
+  if (!(total.sum >= 0.5f)) return softmax_by_loop<Element, kMasking>(p, row, lane);
 
   LargeKeys keys;
   float others = 0.0f;
 #pragma unroll
   for (int i = 0; i < kVecs; ++i) {
-    keys.add(large_bits(x[i], total.sum / kPeakedSum, &others), (i * 32 + lane) * Vec::kSize, lane);
+    keys.add(large_bits(Exponentials(vecs[i]), total.sum / kPeakedSum, &others), (i * 32 + lane) * Vec::kSize, lane);
   }
   keys.template rescore<Element>(p, row);
   const RowSum corrected = keys.corrected(warp_sum(others), total.shift());
   const float inverse = corrected.inverse() * ptx::exp2_approx(total.shift() - corrected.shift());
-  store_probabilities<Element>(row, num_cols, lane, x, inverse);
+  store_probabilities<Element>(row, num_cols, lane, vecs, inverse);
   keys.template store<Element>(row, corrected);
   return corrected;
 }
 
 /// One warp per row. kVecs = 0: rows too long for registers.
 template <class Element, Masking kMasking, int kVecs>
-__global__ void __launch_bounds__(kSoftmaxWarps * 32,
-                                  kVecs == 8 || kMasking != Masking::band ? 2 : kSoftmaxCtasPerSm)
+__global__ void __launch_bounds__(kSoftmaxWarps * 32, softmax_ctas_per_sm(kVecs, kMasking != Masking::band))
     softmax_kernel(const __grid_constant__ SoftmaxParams p) {
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
@@ -140,14 +137,14 @@ SoftmaxKernel kernel_for(Masking masking, std::int64_t num_cols) {
 void softmax(DType dtype, const Chunk& chunk, const Band& band, const BlockMaskView* mask,
              const BlockTable& table, std::int64_t head_dim, float scale_log2, const Matrices& q,
              const Matrices& k, const Matrices& scores, const Matrices& lse, cudaStream_t stream) {
-  const Masking masking = mask == nullptr               ? Masking::band
+  const Masking masking = mask == nullptr                    ? Masking::band
                           : mask->kv_block % Vec::kSize == 0 ? Masking::vec_in_block
                                                              : Masking::block_per_score;
   const SoftmaxKernel kernel = dtype == DType::float16
                                    ? kernel_for<__half>(masking, chunk.num_cols)
                                    : kernel_for<__nv_bfloat16>(masking, chunk.num_cols);
-  const SoftmaxParams params{chunk, band, mask ? *mask : BlockMaskView{}, table, scores, lse, q, k,
-                             static_cast<int>(head_dim), scale_log2};
+  const SoftmaxParams params{chunk, band, mask ? *mask : BlockMaskView{}, table,     scores, lse,
+                             q,     k,    static_cast<int>(head_dim),     scale_log2};
   const dim3 grid(static_cast<unsigned>((chunk.num_rows + kSoftmaxWarps - 1) / kSoftmaxWarps),
                   static_cast<unsigned>(chunk.num_heads), static_cast<unsigned>(chunk.num_batches));
   launch_dependent("attention: softmax", kernel, grid, kSoftmaxWarps * 32, stream, params);

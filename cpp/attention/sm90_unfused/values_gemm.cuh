@@ -11,8 +11,8 @@ void run_values_gemm(const Chunk& chunk, std::int64_t value_dim, const Matrices&
   const SharedColMajor stride_v{
       {}, tma_stride(chunk.num_cols, v.row_stride), shared_batches(v, chunk)};
   run_gemm<Values, Element, Element>("attention: weights v", chunk, static_cast<int>(value_dim),
-                            static_cast<int>(chunk.num_cols), 1.0f, weights, v, stride_v, out,
-                            stream);
+                                     static_cast<int>(chunk.num_cols), 1.0f, weights, v, stride_v,
+                                     out, stream);
 }
 
 template <int kTileN>

@@ -2,8 +2,9 @@
 
 namespace sparsek::attn::sm90_unfused {
 
-void values_gemm_64(DType dtype, const Chunk& chunk, std::int64_t value_dim, const Matrices& weights,
-                    const Matrices& v, const Matrices& out, cudaStream_t stream) {
+void values_gemm_64(DType dtype, const Chunk& chunk, std::int64_t value_dim,
+                    const Matrices& weights, const Matrices& v, const Matrices& out,
+                    cudaStream_t stream) {
   values_gemm<64>(dtype, chunk, value_dim, weights, v, out, stream);
 }
 

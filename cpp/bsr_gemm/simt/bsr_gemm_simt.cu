@@ -1,5 +1,6 @@
-// The four products on plain CUDA cores: right for every block shape, dtype and stride, and slow. The structure is read
-// as it stands (no transposed copy, no plan), so a product that needs a column of b searches its rows for it.
+// The four products on plain CUDA cores: right for every block shape, dtype and stride, and slow.
+// The structure is read as it stands (no transposed copy, no plan), so a product that needs a
+// column of b searches its rows for it.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -10,11 +11,11 @@
 namespace sparsek::bsr::simt {
 namespace {
 
-constexpr int kTile = 64;      // rows and columns of the output that a CTA computes
+constexpr int kTile = 64;  // rows and columns of the output that a CTA computes
 constexpr int kTileK = 16;
 constexpr int kThreads = 256;  // 16 x 16, each 4 x 4 outputs
 constexpr int kPerThread = 4;
-constexpr int kStretchTiles = 8;
+constexpr int kStretchTiles = 2;
 constexpr int kAbsent = -1;
 
 __device__ float to_float(float x) { return x; }
@@ -23,13 +24,20 @@ __device__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 template <class T>
 __device__ T from_float(float x);
 template <>
-__device__ float from_float<float>(float x) { return x; }
+__device__ float from_float<float>(float x) {
+  return x;
+}
 template <>
-__device__ __half from_float<__half>(float x) { return __float2half_rn(x); }
+__device__ __half from_float<__half>(float x) {
+  return __float2half_rn(x);
+}
 template <>
-__device__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) { return __float2bfloat16_rn(x); }
+__device__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}
 
-/// A rectangle of the output, inside one block where the output's rows or columns are cut into blocks.
+/// A rectangle of the output, inside one block where the output's rows or columns are cut into
+/// blocks.
 struct OutputTile {
   std::int64_t row = 0;  // first row and column
   std::int64_t col = 0;
@@ -65,7 +73,8 @@ __device__ std::int64_t value_index(const Operand& s, std::int64_t entry) {
   return index >= 0 && index < s.nnz ? index : kAbsent;
 }
 
-/// The values of the block at (block_row, block_col), or kAbsent; every thread of the CTA takes part.
+/// The values of the block at (block_row, block_col), or kAbsent; every thread of the CTA takes
+/// part.
 __device__ std::int64_t find_block(const Operand& s, std::int64_t block_row, std::int64_t block_col,
                                    int* shared_found) {
   const EntryRange range = row_entries(s, block_row);
@@ -73,7 +82,8 @@ __device__ std::int64_t find_block(const Operand& s, std::int64_t block_row, std
   if (threadIdx.x == 0) *shared_found = kAbsent;
   __syncthreads();
   for (std::int64_t entry = range.begin + threadIdx.x; entry < range.end; entry += blockDim.x) {
-    // The maximum, so that a block listed twice (in unchecked lists) gives the same answer run after run.
+    // The maximum, so that a block listed twice (in unchecked lists) gives the same answer run
+    // after run.
     if (s.col_indices[entry] == block_col) {
       atomicMax(shared_found, static_cast<int>(entry - range.begin));
     }
@@ -83,12 +93,14 @@ __device__ std::int64_t find_block(const Operand& s, std::int64_t block_row, std
 }
 
 template <class In>
-__device__ const In* element(const Operand& m, std::int64_t block, std::int64_t row, std::int64_t col) {
+__device__ const In* element(const Operand& m, std::int64_t block, std::int64_t row,
+                             std::int64_t col) {
   return static_cast<const In*>(m.data) + block * m.block_stride + row * m.row_stride +
          col * m.col_stride;
 }
 
-/// The row of the output's pattern that an entry belongs to: the last one that begins at or before it.
+/// The row of the output's pattern that an entry belongs to: the last one that begins at or before
+/// it.
 __device__ std::int64_t row_of_entry(const Operand& s, std::int64_t entry) {
   std::int64_t low = 0, high = s.num_block_rows;
   while (high - low > 1) {
@@ -105,7 +117,8 @@ __device__ std::int64_t row_of_entry(const Operand& s, std::int64_t entry) {
 /// False when there is nothing to compute.
 __device__ bool find_tile(const Params& p, OutputTile* tile) {
   const auto sub_tile = [](std::int64_t index, int parts, int block, std::int64_t extent,
-                           std::int64_t* block_index, int* in_block, std::int64_t* first, int* count) {
+                           std::int64_t* block_index, int* in_block, std::int64_t* first,
+                           int* count) {
     if (block == 0) {  // a dense side: tiles of its own
       *first = index * kTile;
       *count = static_cast<int>(min(static_cast<std::int64_t>(kTile), extent - *first));
@@ -117,10 +130,10 @@ __device__ bool find_tile(const Params& p, OutputTile* tile) {
     *count = min(kTile, block - *in_block);
   };
   if (p.product != Product::sampled) {
-    sub_tile(blockIdx.x % p.col_tiles, p.tiles_in_cols, p.b.block_cols, p.n, &tile->block_col, &tile->col_in_block,
-             &tile->col, &tile->cols);
-    sub_tile(blockIdx.x / p.col_tiles, p.tiles_in_rows, p.a.block_rows, p.m, &tile->block_row, &tile->row_in_block,
-             &tile->row, &tile->rows);
+    sub_tile(blockIdx.x % p.col_tiles, p.tiles_in_cols, p.b.block_cols, p.n, &tile->block_col,
+             &tile->col_in_block, &tile->col, &tile->cols);
+    sub_tile(blockIdx.x / p.col_tiles, p.tiles_in_rows, p.a.block_rows, p.m, &tile->block_row,
+             &tile->row_in_block, &tile->row, &tile->rows);
     return true;
   }
   const int parts = p.tiles_in_rows * p.tiles_in_cols;
@@ -269,8 +282,8 @@ void launch_as(Params p, cudaStream_t stream) {
     p.col_tiles = p.b.sparse() ? p.b.num_block_cols * p.tiles_in_cols : tiles(p.n);
     ctas = row_tiles * p.col_tiles;
   }
-  require(ctas <= 0x7fffffff, ErrorKind::unsupported, "bsr_gemm: simt takes at most 2^31 - 1 tiles, got ",
-          ctas);
+  require(ctas <= 0x7fffffff, ErrorKind::unsupported,
+          "bsr_gemm: simt takes at most 2^31 - 1 tiles, got ", ctas);
   bsr_gemm_kernel<In, Out><<<static_cast<unsigned>(ctas), kThreads, 0, stream>>>(p);
   cuda_check(cudaGetLastError(), "bsr_gemm: simt");
 }
@@ -281,7 +294,8 @@ void launch(DType dtype, DType out_dtype, const Params& params, cudaStream_t str
   const bool widen = out_dtype == DType::float32;
   switch (dtype) {
     case DType::float16:
-      return widen ? launch_as<__half, float>(params, stream) : launch_as<__half, __half>(params, stream);
+      return widen ? launch_as<__half, float>(params, stream)
+                   : launch_as<__half, __half>(params, stream);
     case DType::bfloat16:
       return widen ? launch_as<__nv_bfloat16, float>(params, stream)
                    : launch_as<__nv_bfloat16, __nv_bfloat16>(params, stream);

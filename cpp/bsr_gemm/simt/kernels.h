@@ -28,7 +28,9 @@ struct Operand {
 #if defined(__CUDACC__)
   __host__ __device__
 #endif
-  bool sparse() const { return row_offsets != nullptr; }
+      bool sparse() const {
+    return row_offsets != nullptr;
+  }
 };
 
 struct Params {

@@ -1,4 +1,5 @@
-// Attention over a causal block mask and a block-sparse product, from an installed sparsek. Fails when a result is wrong.
+// Attention over a causal block mask and a block-sparse product, from an installed sparsek. Fails
+// when a result is wrong.
 #include <sparsek/sparsek.h>
 
 #include <cmath>
@@ -9,12 +10,16 @@ namespace {
 
 constexpr std::int64_t kLength = 6, kHeadDim = 4, kBlock = 2;
 
-/// With q = 0 every allowed key weighs the same: row i of the result is the mean of the values it sees.
+/// With q = 0 every allowed key weighs the same: row i of the result is the mean of the values it
+/// sees.
 bool attention_is_right() {
-  std::vector<float> q(kLength * kHeadDim, 0.0f), k(kLength * kHeadDim, 1.0f), v, out(kLength * kHeadDim, NAN);
-  for (std::int64_t i = 0; i < kLength * kHeadDim; ++i) v.push_back(static_cast<float>(i / kHeadDim));
+  std::vector<float> q(kLength * kHeadDim, 0.0f), k(kLength * kHeadDim, 1.0f), v,
+      out(kLength * kHeadDim, NAN);
+  for (std::int64_t i = 0; i < kLength * kHeadDim; ++i)
+    v.push_back(static_cast<float>(i / kHeadDim));
   const auto view = [](std::vector<float>& x) {
-    return sparsek::contiguous_view(x.data(), sparsek::DType::float32, {}, {1, kLength, 1, kHeadDim});
+    return sparsek::contiguous_view(x.data(), sparsek::DType::float32, {},
+                                    {1, kLength, 1, kHeadDim});
   };
 
   // Block row i sees block i alone, and causal applies on top.
@@ -44,7 +49,8 @@ bool attention_is_right() {
       right = right && std::fabs(out[row * kHeadDim + d] - expected) < 1e-5f;
     }
   }
-  std::printf("attention (%s): %s\n", sparsek::attention_backend(args).c_str(), right ? "right" : "WRONG");
+  std::printf("attention (%s): %s\n", sparsek::attention_backend(args).c_str(),
+              right ? "right" : "WRONG");
   return right;
 }
 
@@ -55,7 +61,8 @@ bool bsr_gemm_is_right() {
   const std::vector<std::int32_t> columns = {0, 1, 2};
   sparsek::BsrMatrixView a;
   a.rows = a.cols = kLength;
-  a.values = sparsek::contiguous_view(values.data(), sparsek::DType::float32, {}, {3, kBlock, kBlock});
+  a.values =
+      sparsek::contiguous_view(values.data(), sparsek::DType::float32, {}, {3, kBlock, kBlock});
   a.row_offsets = offsets.data();
   a.col_indices = columns.data();
   sparsek::check_bsr_matrix(a);
@@ -67,7 +74,8 @@ bool bsr_gemm_is_right() {
   sparsek::bsr_gemm(args);
   bool right = true;
   for (const float x : out) right = right && x == 2.0f * kBlock;
-  std::printf("bsr_gemm (%s): %s\n", sparsek::bsr_gemm_backend(args).c_str(), right ? "right" : "WRONG");
+  std::printf("bsr_gemm (%s): %s\n", sparsek::bsr_gemm_backend(args).c_str(),
+              right ? "right" : "WRONG");
   return right;
 }
 
