@@ -30,8 +30,8 @@ def attention(
     """softmax(scale * q k^T) v, over the keys that each query may see.
 
     Axes: B batch, Sq / Sk query / key length, Hq / Hkv heads (Hq a multiple of Hkv: grouped-query attention), D
-    head_dim, Dv value dim (both 1 to 256). Query i stands at position i + Sk - Sq among the keys (bottom-right alignment, as in
-    FlashAttention). A query that may see no key gives zeros, and an lse of -inf.
+    head_dim, Dv value dim (both 1 to 256). Query i stands at position i + Sk - Sq among the keys (bottom-right
+    alignment, as in FlashAttention). A query that may see no key gives zeros, and an lse of -inf.
 
     Args:
         q: (B, Sq, Hq, D), float16 or bfloat16 (float32 on the CPU too), numpy, torch, cupy, jax or any DLPack array.

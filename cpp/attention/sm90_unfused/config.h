@@ -14,9 +14,9 @@ constexpr int kTileScoresN = 256;
 constexpr int kTileK = 64;
 constexpr int kScoresStages = 3;
 constexpr int kValuesStages = 4;
-constexpr int kSoftmaxWarps = 4;  // of a CTA, one row each: few, since the slowest row holds all of them
+constexpr int kSoftmaxWarps = 4;  // rows of a CTA: few, since the slowest holds the others
 /// As many as leave a row of 256 * vecs scores its registers, without spills.
-constexpr int softmax_ctas_per_sm(int vecs, bool blocks) { return vecs == 8 ? 5 : vecs == 4 && !blocks ? 9 : 7; }
+constexpr int softmax_ctas_per_sm(int vecs, bool blocks) { return vecs == 8 ? 5 : blocks ? 7 : 8; }
 
 constexpr std::int64_t kMaxHeadDim = 256;
 

@@ -27,7 +27,8 @@ __device__ void load_scores(const SoftmaxParams& p, const Row& row, int lane, Ve
   }
 }
 
-/// Turns scores into 2^(score - maximum), still float16: half the registers, and so twice the rows in flight.
+/// Turns scores into 2^(score - maximum), still float16: half the registers, and so twice the rows
+/// in flight.
 template <int kVecs>
 __device__ RowSum exponentiate(Vec (&vecs)[kVecs]) {
   RowSum total;
@@ -83,7 +84,8 @@ __device__ RowSum softmax_in_registers(const SoftmaxParams& p, const Row& row, i
   float others = 0.0f;
 #pragma unroll
   for (int i = 0; i < kVecs; ++i) {
-    keys.add(large_bits(Exponentials(vecs[i]), total.sum / kPeakedSum, &others), (i * 32 + lane) * Vec::kSize, lane);
+    keys.add(large_bits(Exponentials(vecs[i]), total.sum / kPeakedSum, &others),
+             (i * 32 + lane) * Vec::kSize, lane);
   }
   keys.template rescore<Element>(p, row);
   const RowSum corrected = keys.corrected(warp_sum(others), total.shift());
@@ -95,7 +97,8 @@ __device__ RowSum softmax_in_registers(const SoftmaxParams& p, const Row& row, i
 
 /// One warp per row. kVecs = 0: rows too long for registers.
 template <class Element, Masking kMasking, int kVecs>
-__global__ void __launch_bounds__(kSoftmaxWarps * 32, softmax_ctas_per_sm(kVecs, kMasking != Masking::band))
+__global__ void __launch_bounds__(kSoftmaxWarps * 32,
+                                  softmax_ctas_per_sm(kVecs, kMasking != Masking::band))
     softmax_kernel(const __grid_constant__ SoftmaxParams p) {
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
