@@ -194,7 +194,7 @@ __device__ Segment segment_at(const Params& p, const OutputTile& tile, std::int6
 }
 
 template <class In, class Out>
-__global__ void __launch_bounds__(kThreads) bsr_gemm_kernel(const Params p) {
+__global__ void __launch_bounds__(kThreads, 2) bsr_gemm_kernel(const Params p) {
   __shared__ float sA[kTileK][kTile + 1];
   __shared__ float sB[kTileK][kTile + 1];
   __shared__ int shared_found;
