@@ -432,15 +432,16 @@ def test_to_moves_every_array():
 def test_jax_arrays():
     jax = pytest.importorskip("jax")
     dense = random_dense(np.random.default_rng(2), 3, 4, 2, 5)
-    matrix = BSRMatrix.from_dense(jax.numpy.asarray(dense, "bfloat16"), (2, 5))
+    dense = jax.device_put(dense, jax.devices("cpu")[0])  # where there is a GPU, that is the default
+    matrix = BSRMatrix.from_dense(dense.astype("bfloat16"), (2, 5))
     assert (matrix.dtype, matrix.row_offsets.dtype) == ("bfloat16", np.int64)
-    dense = np.asarray(jax.numpy.asarray(dense, "bfloat16"))
+    dense = np.asarray(dense.astype("bfloat16"))
     for converted, expected in ((matrix, dense), (matrix.T, dense.T), (matrix.T.to("cpu"), dense.T)):
         assert isinstance(converted.to_dense(), jax.Array)
         np.testing.assert_array_equal(np.asarray(converted.to_dense()), expected)
         np.testing.assert_array_equal(decode(converted), expected)
         np.testing.assert_array_equal(converted.to_torch().to_dense().float().numpy(), expected.astype("float32"))
-    assert prune(jax.numpy.asarray(dense), (2, 5), 0.25).nnz == 3
+    assert prune(jax.device_put(dense, jax.devices("cpu")[0]), (2, 5), 0.25).nnz == 3
 
 
 # The rest

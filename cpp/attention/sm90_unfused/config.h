@@ -16,7 +16,9 @@ constexpr int kScoresStages = 3;
 constexpr int kValuesStages = 4;
 constexpr int kSoftmaxWarps = 4;  // rows of a CTA: few, since the slowest holds the others
 /// As many as leave a row of 256 * vecs scores its registers, without spills.
-constexpr int softmax_ctas_per_sm(int vecs, bool blocks) { return vecs == 8 ? 5 : vecs == 2 || blocks ? 7 : 8; }
+constexpr int softmax_ctas_per_sm(int vecs, bool blocks) {
+  return vecs == 8 ? 5 : vecs == 2 || blocks ? 7 : 8;
+}
 
 constexpr std::int64_t kMaxHeadDim = 256;
 
