@@ -1,11 +1,13 @@
-"""`python -m sparsek info`"""
+"""`python -m sparsek info`; from a checkout also `bench` and `tune`."""
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
 import platform
+import runpy
 import sys
+from pathlib import Path
 
 import sparsek
 
@@ -36,10 +38,31 @@ def info() -> None:
         print(f"  {row.operation:<10} {row.name:<14} {state}")
 
 
+def run_from_checkout(command: str, arguments: list[str]) -> int:
+    """Runs benchmarks/COMMAND.py of the checkout that the current folder is in."""
+    script = {"bench": "run.py", "tune": "tune.py"}[command]
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        found = folder / "benchmarks" / script
+        if found.is_file() and (folder / "python" / "sparsek").is_dir():
+            sys.argv = [str(found), *arguments]
+            sys.path.insert(0, str(found.parent))
+            runpy.run_path(str(found), run_name="__main__")
+            return 0
+    print(f"{command}: expected to be called inside a checkout of sparsek (it has benchmarks/{script}), got {here}")
+    return 2
+
+
 def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog="python -m sparsek", description=sparsek.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("info", help="versions, GPUs, backends and why each is or is not available")
+    # Their options are the scripts' own, --help among them.
+    commands.add_parser("bench", help="the benchmark suite, from a checkout", add_help=False)
+    commands.add_parser("tune", help="every configuration of one case, from a checkout", add_help=False)
+    if arguments and arguments[0] in ("bench", "tune"):
+        return run_from_checkout(arguments[0], arguments[1:])
     parser.parse_args(arguments)
     info()
     return 0

@@ -1,0 +1,99 @@
+"""Random inputs of a case, the same for every impl, in as many sets as it takes not to read them from the cache."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from suite import AttentionCase, BsrCase, Case
+
+from sparsek import BlockMask, BSRMatrix
+
+ROTATED_BYTES = 200 << 20  # of all sets: four times the L2 of an H200
+
+
+class AttentionInputs(NamedTuple):
+    sets: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]  # q (B, Sq, Hq, D), k and v (B, Sk, Hkv, D)
+    indices: torch.Tensor | None  # of a top-k mask: int32 (1, Hq, q blocks, blocks)
+    mask: BlockMask | None  # on the inputs' device
+
+
+class BsrInputs(NamedTuple):
+    sets: list[tuple[torch.Tensor | BSRMatrix, torch.Tensor | BSRMatrix]]  # a and b
+    pattern: BSRMatrix | None  # of "sdd"
+
+
+def make(case: Case, seed: int = 0) -> AttentionInputs | BsrInputs:
+    """Random normal operands and random blocks."""
+    generator = torch.Generator(case.device).manual_seed(seed)
+    return make_attention(case, generator) if case.op == "attention" else make_bsr(case, generator)
+
+
+def make_attention(case: AttentionCase, generator: torch.Generator) -> AttentionInputs:
+    q_shape = (case.batch, case.queries, case.heads, case.head_dim)
+    kv_shape = (case.batch, case.length, case.num_kv_heads, case.head_dim)
+    sets = [
+        tuple(_normal(case, shape, generator) for shape in (q_shape, kv_shape, kv_shape))
+        for _ in range(_num_sets(case))
+    ]
+    indices = random_blocks(case, generator) if case.blocks else None
+    return AttentionInputs(sets, indices, make_mask(case, indices, case.queries))
+
+
+def make_mask(case: AttentionCase, indices: torch.Tensor | None, queries: int) -> BlockMask | None:
+    """The mask of the last `queries` queries, a multiple of q_block and at most the last document's length."""
+    if case.blocks:
+        last = indices[:, :, -(-queries // case.q_block) * -1 :].contiguous()
+        sides = {"q_block": case.q_block, "kv_block": case.kv_block}
+        return BlockMask.from_indices(last, q_len=queries, kv_len=case.length, **sides, check=False)
+    if case.documents:
+        lengths = case.document_lengths
+        asked = lengths if queries == case.queries else [0] * (len(lengths) - 1) + [queries]
+        mask = BlockMask.documents(asked, kv_lengths=lengths, causal=case.causal)
+        return mask.to(torch.empty(0, device=case.device))
+    return None
+
+
+def random_blocks(case: AttentionCase, generator: torch.Generator) -> torch.Tensor:
+    """int32 (1, Hq, q blocks, blocks): different kv blocks, in ascending order."""
+    num_q_blocks, num_kv_blocks = -(-case.queries // case.q_block), -(-case.length // case.kv_block)
+    heads = []
+    for _ in range(case.heads):
+        order = torch.rand(num_q_blocks, num_kv_blocks, generator=generator, device=case.device)
+        heads.append(order.topk(case.blocks).indices.sort().values.int())
+    return torch.stack(heads)[None]
+
+
+def make_bsr(case: BsrCase, generator: torch.Generator) -> BsrInputs:
+    square, wide = (case.size, case.size), (case.size, case.num_cols)
+    a_structure, b_structure = random_structure(case, generator), random_structure(case, generator)
+    sets = []
+    for _ in range(_num_sets(case)):
+        a = _random_values(case, a_structure, generator) if case.product in ("dsd", "dss") else square
+        b = _random_values(case, b_structure, generator) if case.product in ("dds", "dss") else wide
+        sets.append(tuple(_normal(case, side, generator) if isinstance(side, tuple) else side for side in (a, b)))
+    pattern = _random_values(case, a_structure, generator) if case.product == "sdd" else None
+    return BsrInputs(sets, pattern)
+
+
+def random_structure(case: BsrCase, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """row_offsets and col_indices of a (size, size) matrix."""
+    count = case.size // case.block
+    order = torch.rand(count, count, generator=generator, device=case.device)
+    cols = order.topk(case.blocks_in_row).indices.sort().values.int().reshape(-1)
+    return torch.arange(count + 1, device=case.device) * case.blocks_in_row, cols
+
+
+def _random_values(case: BsrCase, structure: tuple, generator: torch.Generator) -> BSRMatrix:
+    values = _normal(case, (case.nnz, case.block, case.block), generator)
+    return BSRMatrix(values, *structure, (case.size, case.size), check=False)
+
+
+def _normal(case: Case, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(shape, generator=generator, device=case.device, dtype=getattr(torch, case.dtype))
+
+
+def _num_sets(case: Case) -> int:
+    if case.device == "cpu":
+        return 1
+    return max(1, case.calls_in_graph, min(8, -(-ROTATED_BYTES // case.bytes)))

@@ -1,0 +1,270 @@
+"""The benchmark cases as data, with their FLOP and byte counts. Names are stable: results are kept under them."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from dataclasses import asdict, dataclass
+
+
+def band_pairs(q_len: int, kv_len: int, left: int | None, right: int | None) -> int:
+    """Pairs with position - left <= key <= position + right, where position = query + kv_len - q_len."""
+
+    def keys_up_to(offset: int) -> int:
+        """Pairs with key <= position + offset: over the queries, the sum of 0 ... kv_len clipped."""
+        first, last = kv_len - q_len + offset + 1, kv_len + offset  # keys of the first and of the last query
+        if first >= kv_len:
+            return q_len * kv_len
+        growing_from, growing_to = max(first, 1), min(last, kv_len)
+        grows = max(0, growing_to - growing_from + 1)
+        return grows * (growing_from + growing_to) // 2 + max(0, last - kv_len) * kv_len
+
+    up_to = q_len * kv_len if right is None else keys_up_to(right)
+    return up_to - (0 if left is None else keys_up_to(-left - 1))
+
+
+@dataclass(frozen=True)
+class AttentionCase:
+    """Attention forward. All lengths are in tokens, blocks too."""
+
+    name: str
+    group: str  # "attention", "small", "long" or "cpu"
+    length: int  # keys
+    heads: int  # of q
+    head_dim: int
+    batch: int = 1
+    q_len: int | None = None  # length
+    kv_heads: int | None = None  # heads
+    causal: bool = False
+    window: int | None = None  # keys before a query's own; with causal
+    q_block: int | None = None  # of a top-k mask, with kv_block and blocks
+    kv_block: int | None = None
+    blocks: int | None = None  # random kv blocks for each head and q block
+    documents: int | None = None  # packed one after the other, of unequal lengths
+    calls_in_graph: int = 0  # timed as replays of a CUDA graph of so many calls; 0: eager
+    dtype: str = "float16"
+    device: str = "cuda"
+    op: str = "attention"
+
+    @property
+    def queries(self) -> int:
+        return self.length if self.q_len is None else self.q_len
+
+    @property
+    def num_kv_heads(self) -> int:
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+    @property
+    def masked(self) -> bool:
+        """Whether there is a block mask or a window, which dense kernels do not know."""
+        return bool(self.blocks or self.documents or self.window is not None)
+
+    @property
+    def document_lengths(self) -> list[int]:
+        """Lengths that add up to `length`: multiples of 128 from half to one and a half times the mean."""
+        count, unit = self.documents, 128 if self.length % (128 * self.documents) == 0 else 1
+        mean = self.length // unit / count
+        ends = [round(mean * (i + (0.5 if i % 2 else 0))) for i in range(1, count)] + [self.length // unit]
+        return [unit * (end - begin) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+    @property
+    def pairs(self) -> int:
+        """Attended (query, key) pairs of one head of one batch; every head has as many."""
+        if self.blocks:
+            num_q_blocks = -(-self.queries // self.q_block)
+            return num_q_blocks * self.blocks * self.q_block * self.kv_block
+        if self.documents:
+            return sum(band_pairs(n, n, None, 0 if self.causal else None) for n in self.document_lengths)
+        return band_pairs(self.queries, self.length, self.window, 0 if self.causal else None)
+
+    @property
+    def flops(self) -> int:
+        """A multiplication and an addition for each of q k^T and p v, attended pairs only."""
+        return 4 * self.batch * self.heads * self.head_dim * self.pairs
+
+    @property
+    def bytes(self) -> int:
+        """q, k, v and out, each moved once."""
+        rows = 2 * self.queries * self.heads + 2 * self.length * self.num_kv_heads
+        return self.batch * rows * self.head_dim * (4 if self.dtype == "float32" else 2)
+
+    @property
+    def params(self) -> dict:
+        fields = asdict(self) | {"q_len": self.queries, "kv_heads": self.num_kv_heads}
+        dropped = ("name", "group", "op")
+        return {key: value for key, value in fields.items() if key not in dropped and value is not None}
+
+    def _dense_flops(self) -> float:
+        """FLOP of a kernel that computes masked pairs and erases them, but leaves out what causal and window hide."""
+        pairs = band_pairs(self.queries, self.length, self.window, 0 if self.causal and not self.documents else None)
+        return 4 * self.batch * self.heads * self.head_dim * pairs
+
+    def estimate(self, backend: str) -> float:
+        """Seconds that a backend of sparsek is expected to take; 0 where it is not known to be slow."""
+        return self._dense_flops() / 50e12 if backend == "sm90_unfused" else 0.0
+
+
+@dataclass(frozen=True)
+class BsrCase:
+    """A product of (size, size) and (size, cols) matrices, some of them with random blocks.
+
+    product  "dsd" BSR x dense, "dds" dense x BSR, "dss" BSR x BSR, "sdd" dense x dense sampled at BSR blocks; the
+             letters are result, a, b
+    density  of the blocks; every block row has equally many, as Blocked-ELL needs
+    """
+
+    name: str
+    product: str
+    block: int
+    size: int
+    density: float
+    cols: int | None = None  # size; of b in "dsd"
+    group: str = "bsr_gemm"
+    dtype: str = "float16"
+    device: str = "cuda"
+    calls_in_graph: int = 0
+    op: str = "bsr_gemm"
+
+    @property
+    def blocks_in_row(self) -> int:
+        return max(1, round(self.density * (self.size // self.block)))
+
+    @property
+    def nnz(self) -> int:
+        """Stored blocks of one BSR matrix."""
+        return self.size // self.block * self.blocks_in_row
+
+    @property
+    def num_cols(self) -> int:
+        return self.size if self.cols is None else self.cols
+
+    @property
+    def flops(self) -> int:
+        """Products of stored blocks only."""
+        if self.product == "dss":  # each block of a meets one block row of b
+            return 2 * self.nnz * self.blocks_in_row * self.block**3
+        return 2 * self.nnz * self.block**2 * (self.size if self.product == "sdd" else self.num_cols)
+
+    @property
+    def bytes(self) -> int:
+        """Operands and result, each moved once."""
+        dense, sparse = self.size * self.num_cols, self.nnz * self.block**2
+        count = {"dsd": (2, 1), "dds": (2, 1), "dss": (1, 2), "sdd": (2, 1)}[self.product]
+        return (count[0] * dense + count[1] * sparse) * (4 if self.dtype == "float32" else 2)
+
+    @property
+    def params(self) -> dict:
+        fields = asdict(self) | {"cols": self.num_cols, "nnz": self.nnz}
+        return {key: value for key, value in fields.items() if key not in ("name", "group", "op", "calls_in_graph")}
+
+    def estimate(self, backend: str) -> float:
+        """Seconds that a backend of sparsek is expected to take; 0 where it is not known to be slow."""
+        return self.flops / 10e12 if backend == "simt" else 0.0
+
+
+Case = AttentionCase | BsrCase
+
+
+def _dense() -> list[Case]:
+    cases = []
+    for head_dim in (64, 128, 256):
+        for length in (1024, 4096, 16384):
+            for causal in (False, True):
+                name = f"attn/dense/d{head_dim}/s{length}" + ("/causal" if causal else "")
+                shape = {"heads": 2048 // head_dim, "head_dim": head_dim, "batch": 16384 // length}
+                cases.append(AttentionCase(name, "attention", length, **shape, causal=causal))
+    for head_dim in (64, 128):
+        name = f"attn/dense/d{head_dim}/s131072/causal"
+        cases.append(AttentionCase(name, "long", 131072, 2048 // head_dim, head_dim, causal=True))
+    gqa = {"heads": 32, "kv_heads": 8, "head_dim": 128}
+    cases.append(AttentionCase("attn/dense/d128/s8192/gqa32x8/causal", "attention", 8192, **gqa, causal=True))
+    cases.append(AttentionCase("attn/decode/d128/s16384/batch16/gqa32x8", "attention", 16384, **gqa, batch=16, q_len=1))
+    return cases
+
+
+def _topk(head_dim: int, length: int, q_block: int, kv_block: int, blocks: int, gqa: bool = False) -> Case:
+    sides = f"b{q_block}" if q_block == kv_block else f"b{q_block}x{kv_block}"
+    name = f"attn/topk/d{head_dim}/s{length}/{sides}/k{blocks}" + ("/gqa32x8" if gqa else "")
+    heads, kv_heads = (32, 8) if gqa else (2048 // head_dim, None)
+    group = "long" if length > 32768 else "attention"
+    lists = {"q_block": q_block, "kv_block": kv_block, "blocks": blocks}
+    return AttentionCase(name, group, length, heads, head_dim, kv_heads=kv_heads, **lists)
+
+
+def _sparse() -> list[Case]:
+    cases = []
+    for head_dim in (64, 128):
+        for length, blocks in ((8192, 16), (8192, 32), (32768, 16), (32768, 32), (131072, 32)):
+            cases.append(_topk(head_dim, length, 128, 128, blocks))
+        cases.append(_topk(head_dim, 8192, 64, 64, 32))
+        cases.append(_topk(head_dim, 32768, 64, 64, 64))
+        cases.append(_topk(head_dim, 8192, 32, 32, 64))
+        cases.append(_topk(head_dim, 8192, 64, 32, 64))
+    cases.append(_topk(128, 1024, 64, 64, 4))
+    cases.append(_topk(256, 8192, 128, 128, 16))
+    cases.append(_topk(256, 32768, 128, 128, 32))
+    cases.append(_topk(128, 32768, 128, 128, 32, gqa=True))
+    cases.append(_topk(128, 524288, 128, 128, 32))
+    for head_dim, length in ((64, 16384), (64, 131072), (128, 16384), (128, 131072), (128, 524288)):
+        group = "long" if length > 32768 else "attention"
+        name, heads = f"attn/window/d{head_dim}/s{length}/w2048", 2048 // head_dim
+        cases.append(AttentionCase(name, group, length, heads, head_dim, causal=True, window=2048))
+    for length, documents, causal in ((16384, 16, False), (16384, 16, True), (131072, 64, True)):
+        group = "long" if length > 32768 else "attention"
+        name = f"attn/documents/d128/s{length}/n{documents}" + ("/causal" if causal else "")
+        cases.append(AttentionCase(name, group, length, 16, 128, documents=documents, causal=causal))
+    return cases
+
+
+def _small() -> list[Case]:
+    name = "attn/small/d64/s1024/h16"
+    cases: list[Case] = [AttentionCase(name, "small", 1024, 16, 64)]
+    return cases + [AttentionCase(f"{name}/graph{n}", "small", 1024, 16, 64, calls_in_graph=n) for n in (1, 20)]
+
+
+def _bsr() -> list[Case]:
+    cases: list[Case] = []
+    for block in (128, 64, 32):
+        for density in (0.5, 0.25, 0.1):
+            cases.append(BsrCase(f"bsr/dsd/b{block}/n8192/density{density}", "dsd", block, 8192, density))
+    for product in ("dds", "dss", "sdd"):
+        for block in (128, 64):
+            cases.append(BsrCase(f"bsr/{product}/b{block}/n8192/density0.1", product, block, 8192, 0.1))
+    for block in (64, 32):  # a pruned weight on a few tokens: bound by memory
+        cases.append(BsrCase(f"bsr/dsd/b{block}/n8192/density0.1/cols64", "dsd", block, 8192, 0.1, cols=64))
+    return cases
+
+
+def _cpu() -> list[Case]:
+    shape = {"heads": 8, "head_dim": 64, "dtype": "float32", "device": "cpu"}
+    lists = {"q_block": 64, "kv_block": 64, "blocks": 6}
+    bsr = {"dtype": "float32", "device": "cpu", "group": "cpu"}
+    return [
+        AttentionCase("cpu/dense/d64/s2048", "cpu", 2048, **shape),
+        AttentionCase("cpu/dense/d64/s2048/causal", "cpu", 2048, causal=True, **shape),
+        AttentionCase("cpu/topk/d64/s4096/b64/k6", "cpu", 4096, **shape, **lists),
+        BsrCase("cpu/bsr/b64/n1024/density0.1", "dsd", 64, 1024, 0.1, **bsr),
+    ]
+
+
+CASES: list[Case] = [*_small(), *_dense(), *_sparse(), *_bsr(), *_cpu()]
+GROUPS = ("attention", "bsr_gemm", "small", "long", "cpu")
+
+
+def select(patterns: list[str]) -> list[Case]:
+    """The cases of groups, names and patterns such as 'attn/topk/*'; all for none. ValueError for an unknown one."""
+    names = [case.name for case in CASES]
+    chosen = set()
+    for pattern in patterns:
+        found = {case.name for case in CASES if case.group == pattern} or set(fnmatch.filter(names, pattern))
+        if not found:
+            raise ValueError(f"case: {unknown(pattern, [*GROUPS, *names])}")
+        chosen |= found
+    return [case for case in CASES if not patterns or case.name in chosen]
+
+
+def unknown(given: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(given, known, n=4, cutoff=0.4)
+    return f"unknown name {given!r}" + (
+        f"; near matches: {', '.join(near)}" if near else f"; known: {', '.join(known)}"
+    )

@@ -1,0 +1,45 @@
+"""`python -m sparsek`, as a user calls it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sparsek
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments, cwd=ROOT):
+    command = [sys.executable, "-m", "sparsek", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd)
+
+
+def test_info_lists_every_backend_with_its_reason():
+    done = run("info")
+    assert done.returncode == 0, done.stderr
+    for row in sparsek.backends():
+        (line,) = (x for x in done.stdout.splitlines() if x.split()[:2] == [row.operation, row.name])
+        assert line.endswith("available" if row.available else row.reason)
+
+
+def test_unknown_command():
+    done = run("fly")
+    assert done.returncode == 2
+    assert "invalid choice: 'fly'" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["bench", "tune"])
+def test_benchmarks_need_a_checkout(command, tmp_path):
+    done = run(command, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"{command}: expected to be called inside a checkout of sparsek" in done.stdout
+
+
+def test_bench_lists_its_cases():
+    done = run("bench", "--list", cwd=ROOT / "benchmarks")
+    assert done.returncode == 0, done.stderr
+    assert "attn/dense/d128/s16384/causal" in done.stdout
