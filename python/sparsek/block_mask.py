@@ -385,9 +385,7 @@ class BlockMask:
         if self._native_view is None:
             from . import _core
 
-            def export(array: Array | None) -> Any:
-                return None if array is None else frameworks.of(array).export(array)
-
+            exported = self._arrays.map(lambda array: frameworks.of(array).export(array))
             self._native_view = _core.BlockMaskView(
                 q_len=self.q_len,
                 kv_len=self.kv_len,
@@ -395,10 +393,10 @@ class BlockMask:
                 kv_block=self.kv_block,
                 num_batches=self.num_batches,
                 num_heads=self.num_heads,
-                indices=export(self.indices),
-                offsets=export(self.offsets),
-                counts=export(self.counts),
-                bitmap_indices=export(self.bitmap_indices),
-                bitmaps=export(self.bitmaps),
+                indices=exported.indices,
+                offsets=exported.offsets,
+                counts=exported.counts,
+                bitmap_indices=exported.bitmap_indices,
+                bitmaps=exported.bitmaps,
             )
         return self._native_view
