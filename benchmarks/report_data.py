@@ -33,6 +33,7 @@ FAMILIES = {  # in the order of the report
     "cpu/bsr/dsd": "Block-sparse matrix times dense on the CPU",
 }
 IMPLS = {
+    "sparsek/sm90": "sparsek on Hopper: one fused attention kernel, or tensor-core products of the stored blocks",
     "sparsek/sm90_unfused": "sparsek on Hopper: tensor-core products, the mask and softmax between them",
     "sparsek/simt": "sparsek on the plain CUDA cores of any GPU, without tensor cores",
     "sparsek/cpu": "sparsek on the CPU",

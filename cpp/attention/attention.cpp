@@ -24,17 +24,29 @@ std::size_t attention_workspace_bytes(const AttentionArgs& args) {
 }
 
 void attention(const AttentionArgs& args) {
+  attention(args, [&](std::size_t needed) {
+    require_value(args.workspace_bytes >= needed || args.workspace == nullptr,
+                  "workspace_bytes: expected at least ", needed, ", got ", args.workspace_bytes);
+    return args.workspace;
+  });
+}
+
+void attention(const AttentionArgs& args, const std::function<void*(std::size_t)>& allocate) {
   const Problem problem = attn::make_problem(args);
   const attn::AttentionBackend& backend = select(problem, args);
   if (args.out.num_elements() == 0) return;
   const std::size_t needed = backend.workspace_bytes(problem);
-  require_value(needed == 0 || args.workspace != nullptr, "workspace: expected ", needed,
+  if (needed == 0) return backend.run(problem, args);
+
+  AttentionArgs with_workspace = args;
+  with_workspace.workspace = allocate(needed);
+  with_workspace.workspace_bytes = needed;
+  require_value(with_workspace.workspace != nullptr, "workspace: expected ", needed,
                 " bytes of device memory, got null");
-  require_value(args.workspace_bytes >= needed, "workspace_bytes: expected at least ", needed,
-                ", got ", args.workspace_bytes);
-  require_value(reinterpret_cast<std::uintptr_t>(args.workspace) % 256 == 0,
-                "workspace: expected an address that is a multiple of 256, got ", args.workspace);
-  backend.run(problem, args);
+  require_value(reinterpret_cast<std::uintptr_t>(with_workspace.workspace) % 256 == 0,
+                "workspace: expected an address that is a multiple of 256, got ",
+                with_workspace.workspace);
+  backend.run(problem, with_workspace);
 }
 
 std::string attention_backend(const AttentionArgs& args) {

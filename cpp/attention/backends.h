@@ -9,6 +9,9 @@ namespace sparsek::attn {
 
 using AttentionBackend = Backend<Problem, AttentionArgs>;
 
+namespace sm90 {
+AttentionBackend backend();
+}
 namespace sm90_unfused {
 AttentionBackend backend();
 }

@@ -21,7 +21,7 @@ void check_outputs(const AttentionArgs& args) {
   if (args.lse.given()) {
     check_tensor("lse", args.lse, 3);
     require(args.lse.dtype == DType::float32, ErrorKind::invalid_type,
-            "lse: expected dtype float32, got ", to_string(args.lse.dtype));
+            "lse: expected dtype float32, got ", args.lse.dtype);
     check_same_device("lse", args.lse.device, "q", q.device);
     check_extent("lse", args.lse, 0, "batch", q.shape[0], "q");
     check_extent("lse", args.lse, 1, "number of heads", q.shape[2], "q");
@@ -141,8 +141,8 @@ std::string to_string(const Problem& p) {
   };
   std::string text = cat("batch=", p.batch, " q_len=", p.q_len, " kv_len=", p.kv_len,
                          " num_q_heads=", p.num_q_heads, " num_kv_heads=", p.num_kv_heads,
-                         " head_dim=", p.head_dim, " value_dim=", p.value_dim,
-                         " dtype=", to_string(p.dtype), " device=", to_string(p.device.device));
+                         " head_dim=", p.head_dim, " value_dim=", p.value_dim, " dtype=", p.dtype,
+                         " device=", p.device.device);
   if (p.causal) text += " causal";
   if (p.window_left || p.window_right) {
     text += cat(" window=(", bound(p.window_left), ", ", bound(p.window_right), ")");

@@ -4,6 +4,7 @@ namespace sparsek::bsr {
 
 const std::vector<BsrGemmBackend>& backends() {
   static const std::vector<BsrGemmBackend> table = {
+      sm90::backend(),
       simt::backend(),
       cpu::backend(),
   };

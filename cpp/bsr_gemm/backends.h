@@ -9,6 +9,12 @@ namespace sparsek::bsr {
 
 using BsrGemmBackend = Backend<Problem, BsrGemmArgs>;
 
+namespace sm90 {
+BsrGemmBackend backend();
+/// Of bsr_plan_bytes and make_bsr_plan.
+std::size_t bytes_of_plan(const BsrMatrixView& matrix, OperandSide side);
+void fill_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, void* stream);
+}  // namespace sm90
 namespace simt {
 BsrGemmBackend backend();
 }

@@ -12,6 +12,17 @@ const bsr::BsrGemmBackend& select(const bsr::Problem& problem, const BsrGemmArgs
 
 }  // namespace
 
+std::size_t bsr_plan_bytes(const BsrMatrixView& matrix, OperandSide side) {
+  bsr::check_sparse("matrix", matrix);
+  return bsr::sm90::bytes_of_plan(matrix, side);
+}
+
+void make_bsr_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, void* stream) {
+  if (bsr_plan_bytes(matrix, side) == 0) return;
+  require_value(memory != nullptr, "memory: expected that of a plan, got null");
+  bsr::sm90::fill_plan(matrix, side, memory, stream);
+}
+
 void bsr_gemm(const BsrGemmArgs& args) {
   const bsr::Problem problem = bsr::make_problem(args);
   select(problem, args).run(problem, args);

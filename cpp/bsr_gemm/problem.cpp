@@ -10,24 +10,6 @@ namespace {
 
 constexpr std::int64_t kMaxBlock = 256;
 
-void check_sparse(const char* name, const BsrMatrixView& matrix) {
-  check_tensor(cat(name, ".values").c_str(), matrix.values, 3);
-  for (const std::int64_t extent : {matrix.block_rows(), matrix.block_cols()}) {
-    require_value(extent >= 1 && extent <= kMaxBlock, name, ": expected a block shape from 1x1 to ",
-                  kMaxBlock, "x", kMaxBlock, ", got ", matrix.block_rows(), "x",
-                  matrix.block_cols());
-  }
-  require_value(matrix.rows >= 0 && matrix.rows % matrix.block_rows() == 0, name,
-                ": expected rows that are a multiple of the block's ", matrix.block_rows(),
-                ", got ", matrix.rows);
-  require_value(matrix.cols >= 0 && matrix.cols % matrix.block_cols() == 0, name,
-                ": expected columns that are a multiple of the block's ", matrix.block_cols(),
-                ", got ", matrix.cols);
-  require_value(matrix.row_offsets != nullptr, name, ": expected row_offsets, got null");
-  require_value(matrix.col_indices != nullptr || matrix.nnz() == 0, name,
-                ": expected col_indices for ", matrix.nnz(), " blocks, got null");
-}
-
 const TensorView& values_of(const MatrixOperand& operand) {
   return operand.sparse ? operand.sparse->values : operand.dense;
 }
@@ -57,6 +39,32 @@ void check_shape(const char* name, const MatrixOperand& operand, std::int64_t ro
                 rows, ", ", cols, "), got (", rows_of(operand), ", ", cols_of(operand), ")");
 }
 
+/// As if `axis` were contiguous.
+int alignment_along(const TensorView& tensor, int axis) {
+  std::uint64_t bits = reinterpret_cast<std::uintptr_t>(tensor.data) | 16u;
+  for (int other = 0; other < tensor.rank; ++other) {
+    // The stride of an axis with one element is never used, and frameworks fill it with anything.
+    if (other == axis || tensor.shape[other] <= 1) continue;
+    if (tensor.stride[other] < 0) return 0;
+    bits |= static_cast<std::uint64_t>(tensor.stride[other]) * size_of(tensor.dtype);
+  }
+  return static_cast<int>(bits & (~bits + 1));
+}
+
+/// Of the last two axes the contiguous one; where both are, the one that leaves the better
+/// alignment.
+Access access_of(const TensorView& tensor) {
+  if (tensor.num_elements() == 0) return {tensor.rank - 1, 16};
+  Access best;
+  best.alignment = 0;
+  for (int axis = tensor.rank - 1; axis >= tensor.rank - 2; --axis) {
+    if (tensor.stride[axis] != 1 && tensor.shape[axis] > 1) continue;
+    const int alignment = alignment_along(tensor, axis);
+    if (best.axis < 0 || alignment > best.alignment) best = {axis, alignment};
+  }
+  return best;
+}
+
 Product product_of(const BsrGemmArgs& args) {
   const bool a = args.a.sparse.has_value(), b = args.b.sparse.has_value();
   if (args.out.sparse) {
@@ -72,6 +80,24 @@ Product product_of(const BsrGemmArgs& args) {
 }
 
 }  // namespace
+
+void check_sparse(const char* name, const BsrMatrixView& matrix) {
+  check_tensor(cat(name, ".values").c_str(), matrix.values, 3);
+  for (const std::int64_t extent : {matrix.block_rows(), matrix.block_cols()}) {
+    require_value(extent >= 1 && extent <= kMaxBlock, name, ": expected a block shape from 1x1 to ",
+                  kMaxBlock, "x", kMaxBlock, ", got ", matrix.block_rows(), "x",
+                  matrix.block_cols());
+  }
+  require_value(matrix.rows >= 0 && matrix.rows % matrix.block_rows() == 0, name,
+                ": expected rows that are a multiple of the block's ", matrix.block_rows(),
+                ", got ", matrix.rows);
+  require_value(matrix.cols >= 0 && matrix.cols % matrix.block_cols() == 0, name,
+                ": expected columns that are a multiple of the block's ", matrix.block_cols(),
+                ", got ", matrix.cols);
+  require_value(matrix.row_offsets != nullptr, name, ": expected row_offsets, got null");
+  require_value(matrix.col_indices != nullptr || matrix.nnz() == 0, name,
+                ": expected col_indices for ", matrix.nnz(), " blocks, got null");
+}
 
 Problem make_problem(const BsrGemmArgs& args) {
   check_operand("a", args.a);
@@ -120,6 +146,11 @@ Problem make_problem(const BsrGemmArgs& args) {
   problem.out_block = block_of(args.out);
   problem.dtype = a.dtype;
   problem.out_dtype = out.dtype;
+  problem.a_access = access_of(a);
+  problem.b_access = access_of(b);
+  problem.out_access = access_of(out);
+  problem.a_planned = args.a_plan != nullptr;
+  problem.b_planned = args.b_plan != nullptr;
   problem.device = device_info(a.device);
   return problem;
 }

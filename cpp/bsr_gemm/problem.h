@@ -20,6 +20,13 @@ struct BlockShape {
   std::int64_t cols = 0;
 };
 
+/// How a matrix, or each block of one, lies in memory.
+struct Access {
+  int axis = -1;       // the contiguous one; -1: none
+  int alignment = 16;  // bytes that divide the address and the other strides: a power of two up to
+                       // 16, or 0 when one is negative
+};
+
 /// What the user asked for, without addresses: enough to choose a backend and to print.
 struct Problem {
   Product product = Product::sparse_dense;
@@ -31,8 +38,16 @@ struct Problem {
   BlockShape out_block;  // zeros where out is dense
   DType dtype = DType::float16;
   DType out_dtype = DType::float16;
+  Access a_access;
+  Access b_access;
+  Access out_access;
+  bool a_planned = false;
+  bool b_planned = false;
   DeviceInfo device;
 };
+
+/// Throws Error for a matrix whose shapes do not go together, naming it.
+void check_sparse(const char* name, const BsrMatrixView& matrix);
 
 /// Checks every argument; throws Error naming the first that is wrong.
 Problem make_problem(const BsrGemmArgs& args);

@@ -41,9 +41,7 @@ const Backend<Problem, Args>& select_backend(const char* operation,
                                              const std::vector<Backend<Problem, Args>>& table,
                                              const Problem& problem, const std::string& forced) {
   std::string reasons;
-  std::string names;
   for (const auto& backend : table) {
-    names += cat(names.empty() ? "" : ", ", backend.name);
     if (!forced.empty() && forced != backend.name) continue;
     // Ask about the problem first: it is the cheaper question, and its answer says more.
     Reason reason = backend.supports(problem);
@@ -54,7 +52,11 @@ const Backend<Problem, Args>& select_backend(const char* operation,
     }
     reasons += cat("\n  ", backend.name, ": ", *reason);
   }
-  require_value(!reasons.empty(), "backend: expected one of ", names, ", got \"", forced, "\"");
+  if (reasons.empty()) {
+    std::string names;
+    for (const auto& backend : table) names += cat(names.empty() ? "" : ", ", backend.name);
+    fail(ErrorKind::invalid_value, "backend: expected one of ", names, ", got \"", forced, "\"");
+  }
   fail(ErrorKind::unsupported, operation, ": no backend takes ", to_string(problem), reasons);
 }
 

@@ -8,17 +8,17 @@ namespace sparsek {
 
 void check_tensor(const char* name, const TensorView& tensor, int rank) {
   require_value(tensor.rank == rank, name, ": expected ", rank, " axes, got shape ",
-                shape_string(tensor));
+                ShapeOf{tensor});
   const bool floating = tensor.dtype == DType::float16 || tensor.dtype == DType::bfloat16 ||
                         tensor.dtype == DType::float32;
   require(floating, ErrorKind::invalid_type, name,
-          ": expected dtype float16, bfloat16 or float32, got ", to_string(tensor.dtype));
+          ": expected dtype float16, bfloat16 or float32, got ", tensor.dtype);
   for (int axis = 0; axis < rank; ++axis) {
     require_value(tensor.shape[axis] >= 0, name,
-                  ": expected a shape without negative extents, got ", shape_string(tensor));
+                  ": expected a shape without negative extents, got ", ShapeOf{tensor});
   }
   require_value(tensor.data != nullptr || tensor.num_elements() == 0, name,
-                ": expected an address, got null for shape ", shape_string(tensor));
+                ": expected an address, got null for shape ", ShapeOf{tensor});
 }
 
 void check_contiguous_last_axis(const char* name, const TensorView& tensor) {
@@ -30,13 +30,13 @@ void check_contiguous_last_axis(const char* name, const TensorView& tensor) {
 void check_same_dtype(const char* name, const TensorView& tensor, const char* expected_name,
                       DType expected) {
   require(tensor.dtype == expected, ErrorKind::invalid_type, name, ": expected the dtype of ",
-          expected_name, " (", to_string(expected), "), got ", to_string(tensor.dtype));
+          expected_name, " (", expected, "), got ", tensor.dtype);
 }
 
 void check_same_device(const char* name, Device device, const char* expected_name,
                        Device expected) {
   require_value(device == expected, name, ": expected the device of ", expected_name, " (",
-                to_string(expected), "), got ", to_string(device));
+                expected, "), got ", device);
 }
 
 void check_extent(const char* name, const TensorView& tensor, int axis, const char* axis_name,

@@ -20,8 +20,14 @@ struct DeviceInfo {
 /// Throws Error (cuda) for a GPU that is not there. Cached.
 const DeviceInfo& device_info(Device device);
 
-/// The GPUs that the driver shows. `why_none` is filled when the list is empty.
-std::vector<DeviceInfo> cuda_devices(std::string* why_none);
+/// The GPUs that the driver shows.
+struct CudaDevices {
+  std::vector<DeviceInfo> infos;
+  std::string why_none;  // filled when there are none
+};
+
+/// Cached.
+const CudaDevices& cuda_devices();
 
 /// Why no backend for compute capability `exactly` (90: sm_90 and no other) can run on this
 /// machine, if so.

@@ -10,13 +10,8 @@
 namespace sparsek {
 namespace {
 
-struct Devices {
-  std::vector<DeviceInfo> infos;
-  std::string why_none;
-};
-
-Devices query_devices() {
-  Devices found;
+CudaDevices query_devices() {
+  CudaDevices found;
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
@@ -42,27 +37,23 @@ Devices query_devices() {
   return found;
 }
 
-const Devices& devices() {
-  static const Devices found = query_devices();
+}  // namespace
+
+const CudaDevices& cuda_devices() {
+  static const CudaDevices found = query_devices();
   return found;
 }
-
-}  // namespace
 
 const DeviceInfo& device_info(Device device) {
   static const DeviceInfo cpu;
   if (device.type == DeviceType::cpu) return cpu;
-  const Devices& found = devices();
-  require(device.index >= 0 && device.index < static_cast<int>(found.infos.size()), ErrorKind::cuda,
-          "arrays on ", to_string(device), ": ",
-          found.infos.empty() ? found.why_none
-                              : cat("the driver shows ", found.infos.size(), " GPU(s)"));
+  const CudaDevices& found = cuda_devices();
+  if (device.index < 0 || device.index >= static_cast<int>(found.infos.size())) {
+    fail(ErrorKind::cuda, "arrays on ", device, ": ",
+         found.infos.empty() ? found.why_none
+                             : cat("the driver shows ", found.infos.size(), " GPU(s)"));
+  }
   return found.infos[device.index];
-}
-
-std::vector<DeviceInfo> cuda_devices(std::string* why_none) {
-  *why_none = devices().why_none;
-  return devices().infos;
 }
 
 int cuda_build_version() { return CUDART_VERSION; }

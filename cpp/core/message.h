@@ -4,8 +4,23 @@
 #include <string>
 
 #include "sparsek/error.h"
+#include "sparsek/tensor.h"
 
 namespace sparsek {
+
+// Parts of a message are passed as they are, not as strings: a check that holds then builds none.
+inline std::ostream& operator<<(std::ostream& stream, DType dtype) {
+  return stream << to_string(dtype);
+}
+inline std::ostream& operator<<(std::ostream& stream, Device device) {
+  return stream << to_string(device);
+}
+struct ShapeOf {
+  const TensorView& tensor;
+};
+inline std::ostream& operator<<(std::ostream& stream, const ShapeOf& shape) {
+  return stream << shape_string(shape.tensor);
+}
 
 /// One string from anything that has <<.
 template <class... Parts>

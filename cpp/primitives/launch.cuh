@@ -12,13 +12,14 @@ namespace sparsek {
 /// call ptx::griddepcontrol_wait() before it touches memory.
 template <class... Params, class... Args>
 void launch_dependent(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block,
-                      cudaStream_t stream, Args&&... args) {
+                      std::size_t smem_bytes, cudaStream_t stream, Args&&... args) {
   cudaLaunchAttribute attribute;
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;
+  config.dynamicSmemBytes = smem_bytes;
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = 1;

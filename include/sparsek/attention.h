@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,6 +49,10 @@ std::size_t attention_workspace_bytes(const AttentionArgs& args);
 /// out = softmax(scale * q k^T, over the allowed keys) v. On a GPU the work is enqueued on
 /// `stream`. Throws Error.
 void attention(const AttentionArgs& args);
+
+/// The same without a question before it: where a workspace is needed, `allocate` is called once
+/// with its size in bytes and returns its address; that of `args` is not used.
+void attention(const AttentionArgs& args, const std::function<void*(std::size_t)>& allocate);
 
 /// The name of the backend that `attention` would run for these arguments. Throws Error when none
 /// would.

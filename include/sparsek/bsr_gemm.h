@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,9 +40,25 @@ struct BsrGemmArgs {
   float alpha = 1.0f;
   float beta = 0.0f;
 
+  // What make_bsr_plan made of a's structure as left operand, and of b's as right one; null: the
+  // backends that need a plan decline.
+  const void* a_plan = nullptr;
+  const void* b_plan = nullptr;
+
   std::string backend;     // empty: the first that supports the problem
   void* stream = nullptr;  // cudaStream_t
 };
+
+/// Which operand of a product a matrix is.
+enum class OperandSide : std::uint8_t { left, right };
+
+/// Bytes of device memory (256-byte aligned) for the plan of a matrix: its block lists, ordered and
+/// merged for the fast kernels. 0 where no backend uses one.
+std::size_t bsr_plan_bytes(const BsrMatrixView& matrix, OperandSide side);
+
+/// Enqueues on `stream` (a cudaStream_t) what fills the memory of a plan. It depends on the
+/// structure alone, not on the values: one plan serves every matrix of the structure. Throws Error.
+void make_bsr_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, void* stream);
 
 /// On a GPU the work is enqueued on `stream`. Throws Error.
 void bsr_gemm(const BsrGemmArgs& args);

@@ -41,47 +41,65 @@ bool is_contiguous(const Array& array) {
 
 }  // namespace
 
-Device device_of(const char* name, const Array& array) {
-  switch (array.device_type()) {
+nb::dlpack::dltensor describe(const Array& array) {
+  nb::dlpack::dltensor tensor;
+  tensor.data = const_cast<void*>(array.data());
+  tensor.device = {array.device_type(), array.device_id()};
+  tensor.ndim = static_cast<std::int32_t>(array.ndim());
+  tensor.dtype = array.dtype();
+  tensor.shape = const_cast<std::int64_t*>(array.shape_ptr());
+  tensor.strides = const_cast<std::int64_t*>(array.stride_ptr());
+  return tensor;
+}
+
+Device device_of(const char* name, nb::dlpack::device device) {
+  switch (device.device_type) {
     case nb::device::cpu::value:
     case nb::device::cuda_host::value: return {DeviceType::cpu, 0};
     case nb::device::cuda::value:
-    case nb::device::cuda_managed::value: return {DeviceType::cuda, array.device_id()};
+    case nb::device::cuda_managed::value: return {DeviceType::cuda, device.device_id};
     default:
       throw Error(ErrorKind::invalid_value,
                   std::string(name) +
                       ": expected an array on the CPU or a CUDA device, got DLPack "
                       "device type " +
-                      std::to_string(array.device_type()));
+                      std::to_string(device.device_type));
   }
 }
 
-TensorView view_of(const char* name, const Array& array) {
-  const std::optional<DType> dtype = dtype_of(array.dtype());
+std::string shape_text(const nb::dlpack::dltensor& tensor) {
+  std::string text = "(";
+  for (int axis = 0; axis < tensor.ndim; ++axis) {
+    text += std::to_string(tensor.shape[axis]);
+    text += axis + 1 < tensor.ndim ? ", " : tensor.ndim == 1 ? "," : "";
+  }
+  return text + ")";
+}
+
+TensorView view_of(const char* name, const Array& array) { return view_of(name, describe(array)); }
+
+TensorView view_of(const char* name, const nb::dlpack::dltensor& tensor) {
+  const std::optional<DType> dtype = dtype_of(tensor.dtype);
   if (!dtype) {
     throw Error(ErrorKind::invalid_type, std::string(name) +
                                              ": expected dtype float16, bfloat16 or float32, got " +
-                                             dtype_name(array.dtype()));
+                                             dtype_name(tensor.dtype));
   }
-  if (array.ndim() == 0 || array.ndim() > TensorView::kMaxRank) {
+  if (tensor.ndim == 0 || tensor.ndim > TensorView::kMaxRank) {
     throw Error(ErrorKind::invalid_value, std::string(name) + ": expected 1 to " +
                                               std::to_string(TensorView::kMaxRank) + " axes, got " +
-                                              std::to_string(array.ndim()));
+                                              std::to_string(tensor.ndim));
   }
   TensorView view;
-  view.data = const_cast<void*>(array.data());
+  view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   view.dtype = *dtype;
-  view.device = device_of(name, array);
-  view.rank = static_cast<int>(array.ndim());
+  view.device = device_of(name, tensor.device);
+  view.rank = tensor.ndim;
   for (int axis = 0; axis < view.rank; ++axis) {
-    view.shape[axis] = static_cast<std::int64_t>(array.shape(axis));
-    view.stride[axis] = array.stride(axis);
+    view.shape[axis] = tensor.shape[axis];
+    view.stride[axis] = tensor.strides[axis];
   }
   return view;
-}
-
-TensorView view_of(const char* name, const OptionalArray& array) {
-  return array ? view_of(name, *array) : TensorView{};
 }
 
 template <class Index>

@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 
 #include <optional>
+#include <string>
 
 #include "sparsek/sparsek.h"
 
@@ -15,10 +16,15 @@ namespace nb = nanobind;
 using Array = nb::ndarray<nb::ro>;
 using OptionalArray = std::optional<Array>;
 
+nb::dlpack::dltensor describe(const Array& array);
+
+/// "(2, 1024, 16, 64)"
+std::string shape_text(const nb::dlpack::dltensor& tensor);
+
 /// Shape, strides, dtype and device of an array as the C++ library reads them. Throws Error naming
 /// the argument.
+TensorView view_of(const char* name, const nb::dlpack::dltensor& tensor);
 TensorView view_of(const char* name, const Array& array);
-TensorView view_of(const char* name, const OptionalArray& array);
 
 /// The address of an index array. Throws Error unless it is contiguous and of the dtype.
 template <class Index>
@@ -28,7 +34,7 @@ const Index* index_data(const char* name, const OptionalArray& array) {
   return array ? index_data<Index>(name, *array) : nullptr;
 }
 
-Device device_of(const char* name, const Array& array);
+Device device_of(const char* name, nb::dlpack::device device);
 
 /// A block mask with the arrays it reads.
 struct BoundBlockMask {
@@ -45,6 +51,7 @@ struct BoundBsrMatrix {
 };
 
 void bind_attention(nb::module_& module);
+void bind_exchange(nb::module_& module);
 void bind_bsr_gemm(nb::module_& module);
 void bind_system(nb::module_& module);
 

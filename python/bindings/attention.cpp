@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "arrays.h"
+#include "exchange.h"
 
 namespace sparsek::python {
 namespace {
@@ -22,7 +23,7 @@ BoundBlockMask make_mask(std::int64_t q_len, std::int64_t kv_len, std::int64_t q
   view.kv_block = kv_block;
   view.num_batches = num_batches;
   view.num_heads = num_heads;
-  view.device = device_of("indices", indices);
+  view.device = device_of("indices", describe(indices).device);
   view.indices = index_data<std::int32_t>("indices", indices);
   view.num_indices = static_cast<std::int64_t>(indices.size());
   view.offsets = index_data<std::int64_t>("offsets", offsets);
@@ -37,9 +38,66 @@ BoundBlockMask make_mask(std::int64_t q_len, std::int64_t kv_len, std::int64_t q
   return mask;
 }
 
+/// An array of a call, with what keeps it alive.
+struct Argument {
+  nb::object object;
+  Array owner;  // empty where the object itself was read
+  nb::dlpack::dltensor tensor;
+
+  TensorView view(const char* name) const { return view_of(name, tensor); }
+};
+
+/// How a call reads its arrays and makes new ones: by the adapter of q's library (frameworks.py),
+/// or its exchange functions where it has some.
+struct Caller {
+  nb::handle library;
+  const Exchange* exchange;
+  nb::handle export_array;
+  nb::handle like;  // new arrays are beside it
+
+  Argument read(const char* name, nb::object array) const {
+    Argument argument{std::move(array), {}, {}};
+    if (exchange != nullptr && exchange->read(argument.object, &argument.tensor)) return argument;
+    if (!nb::try_cast(export_array(argument.object), argument.owner)) {
+      throw Error(ErrorKind::invalid_type,
+                  std::string(name) + ": expected an array that DLPack can describe, got " +
+                      nb::type_name(argument.object.type()).c_str());
+    }
+    argument.tensor = describe(argument.owner);
+    return argument;
+  }
+
+  template <class... Extents>
+  Argument make(const char* name, const std::string& dtype, Extents... shape) const {
+    return read(name, library.attr("empty")(nb::make_tuple(shape...), dtype, like));
+  }
+  Argument make_like(const char* name) const {
+    return read(name, library.attr("empty_like")(like));
+  }
+
+  std::uintptr_t stream(const nb::dlpack::device& device) const {
+    if (exchange == nullptr) return nb::cast<std::uintptr_t>(library.attr("stream")(like));
+    if (device.device_type != nb::device::cuda::value) return 0;
+    return exchange->current_stream(device.device_id);
+  }
+  void finish(std::uintptr_t stream) const {
+    if (exchange == nullptr) library.attr("finish")(stream);
+  }
+};
+
+Argument read_input(const Caller& caller, const char* name, nb::object array, bool heads_first) {
+  Argument input = caller.read(name, std::move(array));
+  if (input.tensor.ndim != 4) {
+    throw Error(ErrorKind::invalid_value, std::string(name) + ": expected 4 axes (" +
+                                              (heads_first ? "bhsd" : "bshd") + "), got shape " +
+                                              shape_text(input.tensor));
+  }
+  return input;
+}
+
 /// (B, S, H, D), whatever order the caller's axes are in.
-TensorView bshd(const char* name, const OptionalArray& array, bool heads_first) {
-  TensorView view = view_of(name, array);
+TensorView bshd(const char* name, const Argument& array, bool heads_first) {
+  TensorView view = array.view(name);
   if (heads_first && view.rank == 4) {
     std::swap(view.shape[1], view.shape[2]);
     std::swap(view.stride[1], view.stride[2]);
@@ -47,35 +105,66 @@ TensorView bshd(const char* name, const OptionalArray& array, bool heads_first) 
   return view;
 }
 
-void run(Array q, Array k, Array v, Array out, OptionalArray lse, OptionalArray weights,
-         const BoundBlockMask* mask, bool causal, std::optional<std::int64_t> window_left,
-         std::optional<std::int64_t> window_right, std::optional<float> scale, bool heads_first,
-         const std::string& backend, std::uintptr_t stream, nb::callable allocate) {
+/// A new output for q and v, whose faults are the library's check to report.
+Argument make_out(const Caller& caller, const Argument& q, const TensorView& v) {
+  const std::int64_t* shape = q.tensor.shape;
+  const std::int64_t value_dim = v.shape[3];
+  if (shape[3] == value_dim) return caller.make_like("out");  // the cheaper call
+  return caller.make("out", to_string(v.dtype), shape[0], shape[1], shape[2], value_dim);
+}
+
+nb::object run(nb::object q_array, nb::object k_array, nb::object v_array, nb::object out_array,
+               bool return_lse, bool return_weights, const BoundBlockMask* mask, bool causal,
+               std::optional<std::int64_t> window_left, std::optional<std::int64_t> window_right,
+               std::optional<float> scale, bool heads_first, const std::string& backend,
+               nb::handle library, const Exchange* exchange, nb::handle export_array) {
+  const Caller caller{library, exchange, export_array, q_array};
+  const Argument q = read_input(caller, "q", q_array, heads_first);
+  const Argument k = read_input(caller, "k", k_array, heads_first);
+  const Argument v = read_input(caller, "v", v_array, heads_first);
   AttentionArgs args;
   args.q = bshd("q", q, heads_first);
   args.k = bshd("k", k, heads_first);
   args.v = bshd("v", v, heads_first);
-  args.out = bshd("out", out, heads_first);
-  args.lse = view_of("lse", lse);
-  args.weights = view_of("weights", weights);
-  // The caller pads the rows of its weights to 16 bytes.
-  if (args.weights.rank == 4) args.weights.shape[3] = args.k.shape[1];
   args.mask = mask != nullptr ? &mask->view : nullptr;
   args.causal = causal;
   args.window_left = window_left;
   args.window_right = window_right;
   args.scale = scale;
   args.backend = backend;
-  args.stream = reinterpret_cast<void*>(stream);
 
-  OptionalArray workspace;
-  args.workspace_bytes = attention_workspace_bytes(args);
-  if (args.workspace_bytes > 0) {
-    workspace = nb::cast<Array>(allocate(args.workspace_bytes));
-    args.workspace = const_cast<void*>(workspace->data());
+  const Argument out =
+      out_array.is_none() ? make_out(caller, q, args.v) : caller.read("out", out_array);
+  args.out = bshd("out", out, heads_first);
+  const auto [batch, q_len, num_heads, head_dim] = args.q.shape;
+  const std::int64_t kv_len = args.k.shape[1];
+  Argument lse{nb::none(), {}, {}}, weights{nb::none(), {}, {}}, workspace;
+  if (return_lse) {
+    lse = caller.make("lse", "float32", batch, num_heads, q_len);
+    args.lse = lse.view("lse");
   }
-  nb::gil_scoped_release release;
-  attention(args);
+  if (return_weights) {
+    // Rows of a multiple of 16 bytes, which the GPU's bulk copies ask for.
+    const std::int64_t padded = (kv_len + 7) / 8 * 8;
+    weights = caller.make("weights", to_string(args.q.dtype), batch, num_heads, q_len, padded);
+    args.weights = weights.view("weights");
+    args.weights.shape[3] = kv_len;
+  }
+
+  const std::uintptr_t stream = caller.stream(q.tensor.device);
+  args.stream = reinterpret_cast<void*>(stream);
+  {
+    nb::gil_scoped_release release;
+    attention(args, [&](std::size_t bytes) {
+      nb::gil_scoped_acquire acquire;
+      workspace = caller.make("workspace", "uint8", bytes);
+      return static_cast<void*>(static_cast<char*>(workspace.tensor.data) +
+                                workspace.tensor.byte_offset);
+    });
+  }
+  caller.finish(stream);
+  if (!return_lse && !return_weights) return out.object;
+  return nb::make_tuple(out.object, lse.object, weights.object);
 }
 
 }  // namespace
@@ -98,10 +187,10 @@ void bind_attention(nb::module_& module) {
           "num_heads"_a, "indices"_a, "offsets"_a.none(), "counts"_a.none(),
           "bitmap_indices"_a.none(), "bitmaps"_a.none());
 
-  module.def("attention", &run, nb::kw_only(), "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a.none(),
-             "weights"_a.none(), "mask"_a.none(), "causal"_a, "window_left"_a.none(),
-             "window_right"_a.none(), "scale"_a.none(), "heads_first"_a, "backend"_a, "stream"_a,
-             "allocate"_a, "See sparsek.attention. allocate(bytes) returns the workspace.");
+  module.def("attention", &run, "q"_a, "k"_a, "v"_a, "out"_a.none(), "return_lse"_a,
+             "return_weights"_a, "mask"_a.none(), "causal"_a, "window_left"_a.none(),
+             "window_right"_a.none(), "scale"_a.none(), "heads_first"_a, "backend"_a, "library"_a,
+             "exchange"_a.none(), "export_array"_a, "See sparsek.attention.");
 }
 
 }  // namespace sparsek::python

@@ -14,13 +14,20 @@ using namespace nb::literals;
 
 using Operand = std::variant<const BoundBsrMatrix*, Array>;
 
+/// The plan of a structure, and its memory.
+struct BoundBsrPlan {
+  Array memory;
+  void* data;
+};
+
 MatrixOperand operand_of(const char* name, const Operand& operand) {
   if (const auto* matrix = std::get_if<const BoundBsrMatrix*>(&operand)) return (*matrix)->view;
   return view_of(name, std::get<Array>(operand));
 }
 
 void run(const Operand& a, const Operand& b, const std::optional<Operand>& c, const Operand& out,
-         float alpha, float beta, const std::string& backend, std::uintptr_t stream) {
+         float alpha, float beta, const BoundBsrPlan* a_plan, const BoundBsrPlan* b_plan,
+         const std::string& backend, std::uintptr_t stream) {
   BsrGemmArgs args;
   args.a = operand_of("a", a);
   args.b = operand_of("b", b);
@@ -28,6 +35,8 @@ void run(const Operand& a, const Operand& b, const std::optional<Operand>& c, co
   args.out = operand_of("out", out);
   args.alpha = alpha;
   args.beta = beta;
+  if (a_plan != nullptr) args.a_plan = a_plan->data;
+  if (b_plan != nullptr) args.b_plan = b_plan->data;
   args.backend = backend;
   args.stream = reinterpret_cast<void*>(stream);
   nb::gil_scoped_release release;
@@ -55,8 +64,28 @@ void bind_bsr_gemm(nb::module_& module) {
           nb::kw_only(), "rows"_a, "cols"_a, "values"_a, "row_offsets"_a, "col_indices"_a,
           "value_indices"_a.none());
 
+  nb::class_<BoundBsrPlan>(module, "BsrPlan", "What make_bsr_plan makes of a structure.")
+      .def(
+          "__init__",
+          [](BoundBsrPlan* self, const BoundBsrMatrix& matrix, bool right, Array memory,
+             std::uintptr_t stream) {
+            void* const data = const_cast<void*>(memory.data());
+            make_bsr_plan(matrix.view, right ? OperandSide::right : OperandSide::left, data,
+                          reinterpret_cast<void*>(stream));
+            new (self) BoundBsrPlan{std::move(memory), data};
+          },
+          nb::kw_only(), "matrix"_a, "right"_a, "memory"_a, "stream"_a);
+  module.def(
+      "bsr_plan_bytes",
+      [](const BoundBsrMatrix& matrix, bool right) {
+        return bsr_plan_bytes(matrix.view, right ? OperandSide::right : OperandSide::left);
+      },
+      nb::kw_only(), "matrix"_a, "right"_a,
+      "Bytes of the plan of a matrix as left or right operand; 0 where no backend uses one.");
+
   module.def("bsr_gemm", &run, nb::kw_only(), "a"_a, "b"_a, "c"_a.none(), "out"_a, "alpha"_a,
-             "beta"_a, "backend"_a, "stream"_a, "See sparsek.bsr_gemm.");
+             "beta"_a, "a_plan"_a.none(), "b_plan"_a.none(), "backend"_a, "stream"_a,
+             "See sparsek.bsr_gemm.");
 }
 
 }  // namespace sparsek::python

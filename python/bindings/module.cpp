@@ -28,6 +28,7 @@ NB_MODULE(_core, module) {
     }
   });
   sparsek::python::bind_system(module);
+  sparsek::python::bind_exchange(module);
   sparsek::python::bind_attention(module);
   sparsek::python::bind_bsr_gemm(module);
 }

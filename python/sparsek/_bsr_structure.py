@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,7 @@ class Structure:
     row_offsets: Array  # int64 (block rows + 1)
     col_indices: Array  # int32 (nnz)
     value_indices: Array | None = None  # int32 (nnz): which block of values each entry has; None: in order
+    plans: dict[bool, Any] = field(default_factory=dict)  # of BSRMatrix._plan
 
     @property
     def num_block_rows(self) -> int:

@@ -65,66 +65,43 @@ def attention(
         raise TypeError(
             f"mask: expected a sparsek.BlockMask (BlockMask.from_dense makes one), got {type(mask).__name__}"
         )
-    left, right = _window(window)
-    inputs = {"q": q, "k": k, "v": v}
-    adapters = {name: frameworks.of(array, name) for name, array in inputs.items()}
-    for name, array in inputs.items():
-        adapters[name].check_no_grad(name, array)
-        if len(array.shape) != 4:
-            raise ValueError(f"{name}: expected 4 axes ({layout}), got shape {tuple(array.shape)}")
-    library = adapters["q"]
-    heads_first = layout == "bhsd"
-    batch, q_len, num_heads = (q.shape[axis] for axis in ((0, 2, 1) if heads_first else (0, 1, 2)))
-    kv_len = k.shape[2 if heads_first else 1]
-    dtype = library.dtype(q)
+    left, right = (None, None) if window is None else _window(window)
+    library = frameworks.of(q, "q")
+    library.check_no_grad("q", q)
+    frameworks.of(k, "k").check_no_grad("k", k)
+    frameworks.of(v, "v").check_no_grad("v", v)
+    if out is not None:
+        frameworks.of(out, "out").check_writable("out", out)
 
-    if out is None:
-        # Errors in q and v are reported by the native check, which needs an output to speak of.
-        out_shape = (*q.shape[:3], v.shape[3])
-        out = library.empty(out_shape, _output_dtype(dtype), q)
-        exported_out = library.export(out)
-    else:
-        out_library = frameworks.of(out, "out")
-        out_library.check_writable("out", out)
-        exported_out = out_library.export(out)
-    lse = weights = None
-    if return_lse:
-        lse = library.empty((batch, num_heads, q_len), "float32", q)
-    if return_weights:
-        # Rows of a multiple of 16 bytes, which the GPU's bulk copies ask for.
-        padded = -(-kv_len // 8) * 8
-        weights = library.empty((batch, num_heads, q_len, padded), _output_dtype(dtype), q)
-
-    stream = library.stream(q)
-    _core.attention(
-        q=library.export(q),
-        k=adapters["k"].export(k),
-        v=adapters["v"].export(v),
-        out=exported_out,
-        lse=None if lse is None else library.export(lse),
-        weights=None if weights is None else library.export(weights),
-        mask=None if mask is None else mask._view(),
-        causal=bool(causal),
-        window_left=left,
-        window_right=right,
-        scale=None if scale is None else float(scale),
-        heads_first=heads_first,
-        backend=backend or "",
-        stream=stream,
-        allocate=lambda size: library.export(library.empty((size,), "uint8", q)),
+    # Positional: names would double what the way to the backend costs.
+    results = _core.attention(
+        q,
+        k,
+        v,
+        out,
+        bool(return_lse),
+        bool(return_weights),
+        None if mask is None else mask._view(),
+        bool(causal),
+        left,
+        right,
+        None if scale is None else float(scale),
+        layout == "bhsd",
+        backend or "",
+        library,
+        library.exchange,
+        frameworks.export,
     )
-    library.finish(stream)
-    results = [out]
-    if return_lse:
-        results.append(lse)
-    if return_weights:
-        results.append(weights if weights.shape[3] == kv_len else weights[..., :kv_len])
-    return results[0] if len(results) == 1 else tuple(results)
+    if not (return_lse or return_weights):
+        return results
+    out, lse, weights = results
+    if weights is not None:
+        kv_len = k.shape[2 if layout == "bhsd" else 1]
+        weights = weights if weights.shape[3] == kv_len else weights[..., :kv_len]
+    return tuple(result for result in (out, lse, weights) if result is not None)
 
 
 def _window(window: Any) -> tuple[int | None, int | None]:
-    if window is None:
-        return None, None
     try:
         left, right = window
     except (TypeError, ValueError):
@@ -137,8 +114,3 @@ def _window(window: Any) -> tuple[int | None, int | None]:
         if side < 0:
             raise ValueError(f"window: expected left and right >= 0, got {window!r}")
     return left, right
-
-
-def _output_dtype(dtype: str) -> str:
-    # An unsupported dtype is the native check's to refuse; until then any output will do.
-    return dtype if dtype in ("float16", "bfloat16", "float32") else "float32"

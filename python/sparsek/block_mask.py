@@ -49,14 +49,10 @@ class BlockMask:
         self.kv_block = grid.kv_block
         self.num_batches = num_batches
         self.num_heads = num_heads
-        self.indices = arrays.indices
-        self.offsets = arrays.offsets
-        self.counts = arrays.counts
-        self.bitmap_indices = arrays.bitmap_indices
-        self.bitmaps = arrays.bitmaps
         self._grid = grid
         self._arrays = arrays
         self._native_view: Any = None
+        self._viewed: Arrays | None = None
 
     # Constructors from lists
 
@@ -304,6 +300,26 @@ class BlockMask:
     # What it holds
 
     @property
+    def indices(self) -> Array:
+        return self._arrays.indices
+
+    @property
+    def offsets(self) -> Array | None:
+        return self._arrays.offsets
+
+    @property
+    def counts(self) -> Array | None:
+        return self._arrays.counts
+
+    @property
+    def bitmap_indices(self) -> Array | None:
+        return self._arrays.bitmap_indices
+
+    @property
+    def bitmaps(self) -> Array | None:
+        return self._arrays.bitmaps
+
+    @property
     def device(self) -> str:
         """'cpu' or 'cuda:INDEX'."""
         return frameworks.of(self.indices).device(self.indices)
@@ -381,11 +397,11 @@ class BlockMask:
         return _mask_arrays.read(self._grid, self.num_batches, self.num_heads, self._arrays)
 
     def _view(self) -> Any:
-        """The `_core.BlockMaskView` that the kernels read."""
-        if self._native_view is None:
+        """The `_core.BlockMaskView` that the kernels read: kept, since it holds the arrays' addresses only."""
+        if self._viewed is not self._arrays:
             from . import _core
 
-            exported = self._arrays.map(lambda array: frameworks.of(array).export(array))
+            exported = self._arrays.map(frameworks.export)
             self._native_view = _core.BlockMaskView(
                 q_len=self.q_len,
                 kv_len=self.kv_len,
@@ -399,4 +415,5 @@ class BlockMask:
                 bitmap_indices=exported.bitmap_indices,
                 bitmaps=exported.bitmaps,
             )
+            self._viewed = self._arrays
         return self._native_view

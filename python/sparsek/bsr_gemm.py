@@ -92,6 +92,8 @@ def bsr_gemm(
         native_out = out._view()
 
     stream = library.stream(like)
+    one_sparse = isinstance(a, BSRMatrix) != isinstance(b, BSRMatrix)
+    planned = one_sparse and backend in (None, "sm90")  # what has use for a plan
     _core.bsr_gemm(
         a=_native(a),
         b=_native(b),
@@ -99,6 +101,8 @@ def bsr_gemm(
         out=native_out,
         alpha=float(alpha),
         beta=float(beta),
+        a_plan=a._plan(right=False) if planned and isinstance(a, BSRMatrix) else None,
+        b_plan=b._plan(right=True) if planned and isinstance(b, BSRMatrix) else None,
         backend=backend or "",
         stream=stream,
     )

@@ -280,6 +280,26 @@ class BSRMatrix:
             self._views[transposed] = view
         return view
 
+    def _plan(self, right: bool) -> Any:
+        """The `_core.BsrPlan` of the structure as left or right operand, None where no kernel uses one.
+
+        Made on the GPU once for each structure, and waited for, since another stream may be the next to read it.
+        """
+        plans = self._structure.plans
+        if right not in plans and self.dtype != "float32":
+            from . import _core
+
+            view, plan = self._view(), None
+            size = _core.bsr_plan_bytes(matrix=view, right=right)
+            if size > 0:
+                framework = frameworks.of(self.row_offsets)
+                memory = framework.empty((size,), "uint8", self.row_offsets)
+                stream = framework.stream(memory)
+                plan = _core.BsrPlan(matrix=view, right=right, memory=framework.export(memory), stream=stream)
+                _core.synchronize(stream)
+            plans[right] = plan
+        return plans.get(right)
+
 
 def prune(dense: Array, block_shape: tuple[int, int], density: float) -> BSRMatrix:
     """The blocks of a dense matrix of largest Frobenius norm.

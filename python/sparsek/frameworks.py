@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from . import _core
+
 Array = Any
 
 _DL_CPU, _DL_CUDA, _DL_CUDA_HOST = 1, 2, 3
@@ -20,6 +22,7 @@ class Framework:
     """Any object with `__dlpack__` and `__dlpack_device__`, in host memory."""
 
     name = "dlpack"
+    exchange: Any = None  # the `_core.Exchange` of its arrays, which are then read without a Python call
 
     def device(self, array: Array) -> str:
         """'cpu' or 'cuda:INDEX'."""
@@ -47,6 +50,10 @@ class Framework:
         if self.device(like) != "cpu":
             raise TypeError(f"cannot allocate a {type(like).__name__} on {self.device(like)}: pass out=")
         return np.empty(shape, dtype)
+
+    def empty_like(self, array: Array) -> Array:
+        """An uninitialised C-contiguous array of the same shape and dtype beside another."""
+        return self.empty(tuple(array.shape), self.dtype(array), array)
 
     def from_numpy(self, array: np.ndarray, like: Array) -> Array:
         """A copy of a NumPy array beside `like` (the array itself where it already is)."""
@@ -120,6 +127,7 @@ class Torch(Framework):
         import torch
 
         self._torch = torch
+        self.exchange = _core.exchange_of(torch.Tensor)
         self._dtypes = {
             name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "int32", "int64", "uint8")
         }
@@ -133,7 +141,11 @@ class Torch(Framework):
         return self._names.get(array.dtype) or super().dtype(array)
 
     def stream(self, array: Array) -> int:
-        return self._torch.cuda.current_stream(array.device).cuda_stream if array.is_cuda else 0
+        if not array.is_cuda:
+            return 0
+        if self.exchange is not None:
+            return self.exchange.current_stream(array.device.index)
+        return self._torch.cuda.current_stream(array.device).cuda_stream
 
     def export(self, array: Array) -> Any:
         if array.requires_grad:
@@ -145,7 +157,10 @@ class Torch(Framework):
         return array
 
     def empty(self, shape: tuple[int, ...], dtype: str, like: Array) -> Array:
-        return self._torch.empty(shape, dtype=self._dtypes[dtype], device=like.device)
+        return like.new_empty(shape, dtype=self._dtypes[dtype])
+
+    def empty_like(self, array: Array) -> Array:
+        return self._torch.empty_like(array, memory_format=self._torch.contiguous_format)
 
     def from_numpy(self, array: np.ndarray, like: Array) -> Array:
         return self._torch.as_tensor(array, device=like.device)
@@ -274,8 +289,6 @@ class Jax(Framework):
 
     def finish(self, stream: int) -> None:
         if stream != 0:
-            from . import _core
-
             _core.synchronize(stream)
 
     def check_writable(self, name: str, array: Array) -> None:
@@ -315,6 +328,11 @@ def of(array: Array, name: str = "array") -> Framework:
         found = _by_class.get(adapter) or _by_class.setdefault(adapter, adapter())
         _by_type[kind] = found
     return found
+
+
+def export(array: Array) -> Any:
+    """What the native code imports of an array of any library."""
+    return of(array).export(array)
 
 
 def native(array: Array, name: str = "array") -> tuple[Framework, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import re
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from mask_helpers import SIZES, check_built, document_of_token, random_dense, wi
 from torch.nn.attention.flex_attention import create_block_mask, create_mask
 
 import sparsek
-from sparsek import BlockMask
+from sparsek import BlockMask, attention
 
 # The rest
 
@@ -57,6 +58,21 @@ def test_view_passes_the_arrays_once(monkeypatch):
     assert arguments["counts"] is None
     sizes = ("q_len", "kv_len", "q_block", "kv_block", "num_batches", "num_heads")
     assert [arguments[name] for name in sizes] == [40, 50, 16, 8, 1, 1]
+
+
+def test_view_follows_the_arrays(rng):
+    q, k, v = (torch.from_numpy(rng.standard_normal((1, 32, 1, 16), dtype=np.float32)) for _ in range(3))
+    indices = torch.zeros(1, 1, 2, 1, dtype=torch.int32)
+    mask = BlockMask.from_indices(indices, q_len=32, kv_len=32, q_block=16, kv_block=16)
+    first = attention(q, k[:, :16], v[:, :16])
+    assert torch.allclose(attention(q, k, v, mask=mask), first)
+    indices.fill_(1)
+    second = attention(q, k[:, 16:], v[:, 16:])
+    assert torch.allclose(attention(q, k, v, mask=mask), second)
+    mask._arrays = dataclasses.replace(mask._arrays, indices=torch.zeros_like(indices))
+    assert torch.allclose(attention(q, k, v, mask=mask), first)
+    with pytest.raises(AttributeError):
+        mask.indices = indices  # would leave the rest of the mask as it was
 
 
 def test_text():

@@ -150,7 +150,7 @@ void softmax(DType dtype, const Chunk& chunk, const Band& band, const BlockMaskV
                              q,     k,    static_cast<int>(head_dim),     scale_log2};
   const dim3 grid(static_cast<unsigned>((chunk.num_rows + kSoftmaxWarps - 1) / kSoftmaxWarps),
                   static_cast<unsigned>(chunk.num_heads), static_cast<unsigned>(chunk.num_batches));
-  launch_dependent("attention: softmax", kernel, grid, kSoftmaxWarps * 32, stream, params);
+  launch_dependent("attention: softmax", kernel, grid, kSoftmaxWarps * 32, 0, stream, params);
 }
 
 }  // namespace sparsek::attn::sm90_unfused

@@ -303,6 +303,23 @@ void test_large_scores() {
   }
 }
 
+/// The CPU needs no workspace: neither form of the call asks for one, and both do the same.
+void test_allocator() {
+  Case c;
+  c.q_len = c.kv_len = 50;
+  const auto inputs = make_inputs(c);
+  const Outputs want = run(c, inputs->args);
+  Tensor out =
+      poisoned_tensor(Tensor::layout(c.dtype, c.bhsd, c.batch, c.q_len, c.q_heads, c.value_dim));
+  AttentionArgs args = inputs->args;
+  args.out = out.view;
+  attention(args, [](std::size_t bytes) -> void* {
+    CHECK(false, "asked for a workspace of", bytes);
+    return nullptr;
+  });
+  CHECK(out.memory.floats() == want.out.values);
+}
+
 void test_declines() {
   Case c;
   c.head_dim = 300;
@@ -319,6 +336,7 @@ int main() {
   test_deterministic();
   test_nonfinite();
   test_large_scores();
+  test_allocator();
   test_declines();
   return failures() != 0;
 }

@@ -126,11 +126,72 @@ void test_selection() {
   CHECK(has_cpu);
 }
 
+void test_access() {
+  Sound s;
+  const auto out_access = [&](std::int64_t row_stride, std::int64_t col_stride,
+                              std::size_t offset) {
+    s.args.out.dense.stride = {row_stride, col_stride};
+    s.args.out.dense.data = reinterpret_cast<void*>(std::size_t{4096} + offset);
+    return bsr::make_problem(s.args).out_access;
+  };
+  const auto is = [](const bsr::Access& access, int axis, int alignment) {
+    return access.axis == axis && access.alignment == alignment;
+  };
+  CHECK(is(out_access(48, 1, 0), 1, 16));
+  CHECK(is(out_access(1, 64, 0), 0, 16));
+  CHECK(is(out_access(50, 1, 0), 1, 8));
+  CHECK(is(out_access(48, 1, 4), 1, 4));
+  CHECK(is(out_access(-48, 1, 0), 1, 0));
+  CHECK(out_access(96, 2, 0).axis == -1);
+  // Both axes look contiguous when one has a single element: the better one is taken.
+  s.args.b = s.dense(32, 1);
+  s.args.out = s.dense(64, 1);
+  CHECK(is(bsr::make_problem(s.args).out_access, 0, 16));
+  const Problem problem = bsr::make_problem(s.args);
+  CHECK(!problem.a_planned && !problem.b_planned);
+  CHECK(is(problem.a_access, 2, 16));  // of the values
+  CHECK_EQ(bsr_plan_bytes(*s.args.a.sparse, OperandSide::left), 0u);
+}
+
+/// What the Hopper kernels say of problems that they leave to others, asked without a GPU.
+void test_sm90_declines() {
+  Problem problem = bsr::make_problem(Sound().args);
+  problem.device.device = {DeviceType::cuda, 0};
+  problem.device.compute_capability = 90;
+  problem.dtype = DType::float16;
+  problem.a_block = {16, 32};
+  problem.a_planned = true;
+  const auto reason = [](const Problem& p) {
+    const Reason found = bsr::backends().front().supports(p);
+    return found.value_or("");
+  };
+  if (reason(problem) == "not in this build (SPARSEK_CUDA=OFF)") return;
+  CHECK_EQ(reason(problem), "");
+  const auto declined = [&](const std::string& expected, auto change) {
+    Problem p = problem;
+    change(p);
+    CHECK(reason(p).find(expected) != std::string::npos, reason(p), expected);
+  };
+  declined("sm_80", [](Problem& p) { p.device.compute_capability = 80; });
+  declined("dtype is float32", [](Problem& p) { p.dtype = DType::float32; });
+  declined("one block-sparse operand", [](Problem& p) { p.product = bsr::Product::sampled; });
+  declined("blocks are 16x48", [](Problem& p) { p.a_block.cols = 48; });
+  declined("a has no plan", [](Problem& p) { p.a_planned = false; });
+  declined("b has no contiguous axis", [](Problem& p) { p.b_access.axis = -1; });
+  declined("b has an address or strides that are multiples of 4 bytes",
+           [](Problem& p) { p.b_access.alignment = 4; });
+  declined("out has no contiguous axis", [](Problem& p) { p.out_access.axis = -1; });
+  declined("k is 0", [](Problem& p) { p.k = 0; });
+  declined("the largest of m, n, k", [](Problem& p) { p.m = std::int64_t{1} << 31; });
+}
+
 }  // namespace
 
 int main() {
   test_products();
   test_errors();
   test_selection();
+  test_access();
+  test_sm90_declines();
   return failures() != 0;
 }

@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <cmath>
+
+#include "attention/backends.h"
+#include "attention/sm90/choice.h"
+#include "core/cuda_check.h"
+#include "primitives/tensor_map.h"
+
+namespace sparsek::attn::sm90 {
+namespace {
+
+constexpr std::int64_t kMaxHeadDim = 256;
+constexpr std::int64_t kMaxLength = std::int64_t{1} << 29;  // sums of two positions stay in 32 bits
+constexpr std::size_t kCounterBytes = 256;
+
+Reason available() { return why_no_gpu(90); }
+
+Reason supports(const Problem& p) {
+  if (p.device.device.type != DeviceType::cuda) {
+    return cat("arrays are on ", p.device.device, ", expected a CUDA device");
+  }
+  if (p.device.compute_capability != 90) {
+    return cat(p.device.device, " is ", p.device.name, " (sm_", p.device.compute_capability,
+               "), expected sm_90");
+  }
+  if (p.dtype != DType::float16 && p.dtype != DType::bfloat16) {
+    return cat("dtype is ", p.dtype, ", expected float16 or bfloat16");
+  }
+  if (p.head_dim > kMaxHeadDim) {
+    return cat("head_dim is ", p.head_dim, ", expected at most ", kMaxHeadDim);
+  }
+  if (p.value_dim > kMaxHeadDim) {
+    return cat("value_dim is ", p.value_dim, ", expected at most ", kMaxHeadDim);
+  }
+  if (p.wants_weights) return "the weights are wanted, which a fused kernel never has whole";
+  if (!(p.scale > 0) || !std::isfinite(p.scale)) {
+    return cat("scale is ", p.scale, ", expected a positive finite number");
+  }
+  if (p.q_len > kMaxLength || p.kv_len > kMaxLength) {
+    return cat("lengths are ", p.q_len, " and ", p.kv_len, ", expected at most ", kMaxLength);
+  }
+  if (p.has_mask && (p.q_block % 64 != 0 || p.kv_block % kGranule != 0)) {
+    return cat("mask blocks are ", p.q_block, " x ", p.kv_block, ", expected multiples of 64 x ",
+               kGranule);
+  }
+  const struct {
+    const char* name;
+    int alignment;
+  } rows[] = {{"q", p.q_alignment}, {"k", p.k_alignment}, {"v", p.v_alignment}};
+  for (const auto& row : rows) {
+    if (row.alignment < 16) {
+      return cat(row.name, " has rows at multiples of ", row.alignment,
+                 " bytes, expected 16 (TMA), and no negative strides");
+    }
+  }
+  if (choose(p).num_tiles > std::int64_t{0x7fffffff}) {
+    return cat("batch * heads is ", p.batch * p.num_q_heads,
+               ", too many tiles to count in 32 bits");
+  }
+  return std::nullopt;
+}
+
+std::size_t workspace_bytes(const Problem& p) {
+  const Choice choice = choose(p);
+  return choice.ordered ? kCounterBytes + static_cast<std::size_t>(choice.num_tiles) * 4 : 0;
+}
+
+/// A (B, S, H, D) tensor for TMA.
+CUtensorMap map_of(const char* name, const TensorView& tensor, int box_columns, int box_rows) {
+  TensorMapSpec spec;
+  spec.data = tensor.data;
+  spec.bfloat16 = tensor.dtype == DType::bfloat16;
+  const int axes[] = {3, 1, 2, 0};
+  for (int i = 0; i < 4; ++i) {
+    spec.shape[i] = tensor.shape[axes[i]];
+    spec.stride[i] = tensor.stride[axes[i]];
+  }
+  spec.box_columns = box_columns;
+  spec.box_rows = box_rows;
+  return make_tensor_map(name, spec);
+}
+
+Params make_params(const Problem& p, const AttentionArgs& args, const Choice& choice) {
+  const Kernel& kernel = *choice.kernel;
+  Params params;
+  params.pieces = make_piece_grid(
+      kernel.tile_kv, p.has_mask ? static_cast<std::int32_t>(p.kv_block) : kernel.tile_kv);
+  params.q = map_of("q", args.q, kernel.box_columns_k, kernel.tile_q);
+  if (p.kv_len > 0) {  // else nothing is read
+    params.k = map_of("k", args.k, kernel.box_columns_k, params.pieces.keys);
+    params.v = map_of("v", args.v, kernel.box_columns_v, params.pieces.keys);
+  }
+  params.out = {args.out.data,
+                args.out.stride[0],
+                args.out.stride[2],
+                args.out.stride[1],
+                static_cast<std::int32_t>(p.value_dim),
+                p.out_alignment >= 16 && p.value_dim % 8 == 0};
+  if (args.lse.given()) {
+    params.lse = {static_cast<float*>(args.lse.data), args.lse.stride[0], args.lse.stride[1],
+                  args.lse.stride[2]};
+  }
+  params.band = p.band;
+  if (p.has_mask) params.mask = *args.mask;
+  params.q_len = static_cast<std::int32_t>(p.q_len);
+  params.group = static_cast<std::int32_t>(p.num_q_heads / p.num_kv_heads);
+  params.scale = p.scale;
+  params.schedule = {static_cast<std::int32_t>(choice.num_tiles),
+                     static_cast<std::int32_t>(choice.num_q_tiles),
+                     static_cast<std::int32_t>(p.num_q_heads), choice.section};
+  if (choice.ordered) {
+    auto* memory = static_cast<char*>(args.workspace);
+    params.schedule.next = reinterpret_cast<std::int32_t*>(memory);
+    params.schedule.order = reinterpret_cast<std::int32_t*>(memory + kCounterBytes);
+  }
+  return params;
+}
+
+void run(const Problem& p, const AttentionArgs& args) {
+  const DeviceGuard guard(p.device.device);
+  const auto stream = static_cast<cudaStream_t>(args.stream);
+  const Choice choice = choose(p);
+  if (log_enabled()) log_once(cat("attention sm90 ", to_string(choice)));
+  const Params params = make_params(p, args, choice);
+  if (choice.ordered) order_tiles(params, choice.kernel->tile_q, stream);
+  choice.kernel->launch(p.dtype, params, choice.num_ctas, stream);
+}
+
+}  // namespace
+
+AttentionBackend backend() { return {"sm90", available, supports, workspace_bytes, run}; }
+
+}  // namespace sparsek::attn::sm90

@@ -1,0 +1,88 @@
+#include "attention/sm90/choice.h"
+
+#include <algorithm>
+
+#include "core/message.h"
+
+namespace sparsek::attn::sm90 {
+namespace {
+
+template <class C>
+constexpr Kernel row(double cost = 1) {
+  return {C::kHeadDim, C::kValueDim, C::kTileQ, C::kTileKv, C::kStages, C::kCtasPerSm,
+          C::kLists,   C::kSlabK,    C::kSlabV, cost,       &launch<C>};
+}
+
+// By head_dim: the first that is wide enough has the least to fill with zeros.
+constexpr Kernel kKernels[] = {
+    row<Dense64>(),        row<Dense64Small>(1.25), row<Dense96>(),      row<Dense128>(),
+    row<Dense192x128>(),   row<Dense192>(),         row<Dense256>(),     row<Lists64>(),
+    row<Lists96>(),        row<Lists128>(),         row<Lists192x128>(), row<Lists192>(),
+    row<Lists256>(),       row<NarrowLists64>(),    row<NarrowLists128>(),
+    row<NarrowLists256>(),
+};
+
+// Heads whose q tiles are visited together under a band that makes them unequal: enough for every
+// CTA to get long and short ones, few enough for K and V to stay in L2.
+constexpr int kSectionHeads = 16;
+
+bool takes(const Kernel& kernel, const Problem& p) {
+  if (kernel.head_dim < p.head_dim || kernel.value_dim < p.value_dim) return false;
+  if (kernel.lists != p.has_mask) return false;
+  return !p.has_mask || p.q_block % kernel.tile_q == 0;
+}
+
+std::int64_t tiles_of(const Kernel& kernel, const Problem& p) {
+  return (p.q_len + kernel.tile_q - 1) / kernel.tile_q;
+}
+
+/// Relative time: rounds of the chip's CTAs, each as long as its queries.
+double estimate(const Kernel& kernel, const Problem& p) {
+  const std::int64_t tiles = tiles_of(kernel, p) * p.num_q_heads * p.batch;
+  const std::int64_t ctas = std::max(1, p.device.num_sms * kernel.ctas_per_sm);
+  const std::int64_t rounds = (tiles + ctas - 1) / ctas;
+  return static_cast<double>(rounds) * kernel.tile_q * kernel.cost;
+}
+
+/// Whether some q tiles see more keys than others.
+bool is_unequal(const Problem& p) {
+  const std::int64_t first = p.band.end(0) - p.band.begin(0);
+  const std::int64_t last = p.band.end(p.q_len - 1) - p.band.begin(p.q_len - 1);
+  return last > 2 * first;
+}
+
+}  // namespace
+
+Choice choose(const Problem& p) {
+  Choice choice;
+  for (const Kernel& kernel : kKernels) {
+    if (!takes(kernel, p)) continue;
+    if (choice.kernel != nullptr) {
+      const bool same_dims = kernel.head_dim == choice.kernel->head_dim &&
+                             kernel.value_dim == choice.kernel->value_dim;
+      // With lists, the widest tile that the q block allows.
+      if (!same_dims || p.has_mask || estimate(kernel, p) >= estimate(*choice.kernel, p)) continue;
+    }
+    choice.kernel = &kernel;
+  }
+  if (choice.kernel == nullptr) return choice;
+  choice.num_q_tiles = tiles_of(*choice.kernel, p);
+  choice.num_tiles = choice.num_q_tiles * p.num_q_heads * p.batch;
+  choice.num_ctas = static_cast<int>(std::min<std::int64_t>(
+      choice.num_tiles, std::int64_t{p.device.num_sms} * choice.kernel->ctas_per_sm));
+  choice.ordered = p.has_mask && choice.num_tiles > choice.num_ctas;
+  if (!p.has_mask && is_unequal(p)) choice.section = kSectionHeads;
+  return choice;
+}
+
+std::string to_string(const Choice& choice) {
+  const Kernel& k = *choice.kernel;
+  return cat("head_dim=", k.head_dim, " value_dim=", k.value_dim, " tile=", k.tile_q, "x",
+             k.tile_kv, " stages=", k.stages, " ctas_per_sm=", k.ctas_per_sm, " schedule=",
+             choice.ordered   ? "longest list first"
+             : choice.section ? "longest first"
+                              : "in order",
+             " ctas=", choice.num_ctas);
+}
+
+}  // namespace sparsek::attn::sm90

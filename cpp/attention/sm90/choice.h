@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+
+#include "attention/problem.h"
+#include "attention/sm90/kernels.h"
+
+namespace sparsek::attn::sm90 {
+
+/// A compiled kernel, as a row of the table.
+struct Kernel {
+  int head_dim;
+  int value_dim;
+  int tile_q;
+  int tile_kv;
+  int stages;
+  int ctas_per_sm;
+  bool lists;
+  int box_columns_k;
+  int box_columns_v;
+  double cost;  // of a query's work against the fastest kernel of its head_dim, measured
+  void (*launch)(DType, const Params&, int num_ctas, cudaStream_t);
+};
+
+/// The kernel that a problem gets, and in which order its q tiles are visited.
+struct Choice {
+  const Kernel* kernel = nullptr;
+  std::int64_t num_q_tiles = 0;  // of one head
+  std::int64_t num_tiles = 0;
+  int num_ctas = 0;
+  int section = 0;       // see Schedule
+  bool ordered = false;  // by the length of their lists, on the GPU
+};
+
+/// A null kernel when none takes the problem.
+Choice choose(const Problem& problem);
+
+std::string to_string(const Choice& choice);
+
+}  // namespace sparsek::attn::sm90

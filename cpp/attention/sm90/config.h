@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+
+namespace sparsek::attn::sm90 {
+
+constexpr int kWarpGroup = 128;
+constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a tile's notes
+
+/// Everything that is fixed when a kernel is compiled.
+///   head_dim, value_dim   of the tiles; smaller ones are filled with zeros by TMA
+///   tile_q, tile_kv       queries of a CTA (64 for each consumer warpgroup), keys of a step
+///   stages                of K and of V, each
+///   lists                 can follow block lists
+///   ctas_per_sm           decides the registers of a thread
+///   overlap               a warpgroup multiplies P V of one tile under the softmax of the next:
+///   what
+///                         a single CTA on an SM needs; with several, their warpgroups fill each
+///                         other's gaps, and the registers buy more of them
+///   poly                  of 16 exponentials, those computed on the FMA pipes
+template <int HeadDim, int ValueDim, int TileQ, int TileKv, int Stages, bool Lists,
+          int CtasPerSm = 1, bool Overlap = CtasPerSm == 1, int Poly = 0>
+struct Config {
+  static constexpr int kHeadDim = HeadDim;
+  static constexpr int kValueDim = ValueDim;
+  static constexpr int kTileQ = TileQ;
+  static constexpr int kTileKv = TileKv;
+  static constexpr int kStages = Stages;
+  static constexpr bool kLists = Lists;
+  static constexpr int kCtasPerSm = CtasPerSm;
+  static constexpr bool kOverlap = Overlap;
+  static constexpr bool kPingPong = Overlap && TileQ > 64;  // take turns at the tensor cores
+  static constexpr int kPoly = Poly;
+
+  static constexpr int kConsumers = TileQ / 64;  // warpgroups
+  // Alone on its SM, a CTA has a whole warpgroup as producer, which setmaxnreg asks for; with
+  // several CTAs a lone warp leaves more registers.
+  static constexpr bool kMoveRegs = CtasPerSm == 1 && kConsumers > 1;
+  static constexpr int kThreads = kConsumers * kWarpGroup + (kMoveRegs ? kWarpGroup : 32);
+  static constexpr int kGranules = TileKv / kGranule;
+
+  // Columns of one TMA box: a swizzle row of 128 bytes, or of 64 where 64 does not divide.
+  static constexpr int kSlabK = HeadDim % 64 == 0 ? 64 : 32;
+  static constexpr int kSlabV = ValueDim % 64 == 0 ? 64 : 32;
+
+  // Registers at launch are 65536 / (threads * ctas), in steps of 8; setmaxnreg moves those that
+  // the producer does not need to the consumers.
+  static constexpr int kLaunchRegs = 65536 / (kThreads * CtasPerSm) / 8 * 8;
+  static constexpr int kProducerRegs = Lists ? 72 : 32;
+  static constexpr int kConsumerRegsMax =
+      kMoveRegs ? (kLaunchRegs * (kConsumers + 1) - kProducerRegs) / kConsumers / 8 * 8
+                : kLaunchRegs;
+  static constexpr int kConsumerRegs = kConsumerRegsMax > 240 ? 240 : kConsumerRegsMax;
+
+  static_assert(TileQ % 64 == 0 && TileKv % kGranule == 0 && TileKv <= 256);
+  static_assert(kGranules <= 32, "one lane of the producer for each granule");
+};
+
+/// Named barriers; 0 is __syncthreads.
+enum NamedBarrier : int { kTurn = 1 };  // kTurn + i: warpgroup i's turn at the tensor cores
+
+/// A rescale of the output is put off until a row's maximum has grown by this power of two: the
+/// final division by the row's sum makes it exact, and 2^8 is far from float16's 65504.
+constexpr float kRescaleThreshold = 8.0f;
+
+}  // namespace sparsek::attn::sm90

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "attention/sm90/config.h"
+#include "attention/sm90/params.h"
+#include "sparsek/types.h"
+
+namespace sparsek::attn::sm90 {
+
+// head_dim, value_dim, tile_q, tile_kv, stages, lists, ctas_per_sm, overlap. docs/attention_sm90.md
+// has the sweep behind each.
+using Dense64 = Config<64, 64, 192, 128, 2, false>;
+using Dense64Small = Config<64, 64, 128, 128, 2, false>;  // more CTAs where the chip is not full
+using Dense96 = Config<96, 96, 128, 128, 3, false>;
+using Dense128 = Config<128, 128, 128, 176, 2, false>;
+using Dense192x128 = Config<192, 128, 128, 128, 2, false>;
+using Dense192 = Config<192, 192, 128, 112, 2, false>;
+using Dense256 = Config<256, 256, 128, 80, 2, false>;
+
+using Lists64 = Config<64, 64, 128, 128, 3, true>;
+using Lists96 = Config<96, 96, 128, 128, 3, true>;
+using Lists128 = Config<128, 128, 128, 128, 3, true>;
+using Lists192x128 = Config<192, 128, 128, 96, 2, true>;
+using Lists192 = Config<192, 192, 128, 64, 2, true>;
+using Lists256 = Config<256, 256, 128, 64, 2, true, 1, false>;
+
+// For q blocks of 64.
+using NarrowLists64 = Config<64, 64, 64, 128, 2, true, 3>;
+using NarrowLists128 = Config<128, 128, 64, 96, 2, true, 2, true>;
+using NarrowLists256 = Config<256, 256, 64, 64, 2, true>;
+
+/// Enqueues the attention kernel of a configuration.
+template <class C>
+void launch(DType dtype, const Params& params, int num_ctas, cudaStream_t stream);
+
+/// Fills `schedule.order` with the q tiles, those with the longest lists first, and sets
+/// `schedule.next` to zero. `tile_q`: queries of a tile.
+void order_tiles(const Params& params, int tile_q, cudaStream_t stream);
+
+}  // namespace sparsek::attn::sm90

@@ -1,0 +1,262 @@
+#pragma once
+
+#include <cute/tensor.hpp>
+
+#include "attention/block_lists.h"
+#include "attention/sm90/params.h"
+#include "attention/sm90/row_softmax.cuh"
+#include "attention/sm90/storage.cuh"
+
+namespace sparsek::attn::sm90 {
+
+/// One consumer warpgroup: 64 queries of the CTA's tile.
+///
+/// A thread holds, of S and O, rows row() and row() + 8 of its warpgroup and, of each 8 columns,
+/// two: element 4 * j + 2 * r + c is row r, column 8 * j + 2 * (lane % 4) + c.
+template <class Element, class C>
+class Consumer {
+ public:
+  using L = Layouts<Element, C>;
+  using MmaQK = decltype(cute::make_tiled_mma(
+      cute::GMMA::ss_op_selector<
+          Element, Element, float,
+          cute::Shape<cute::_64, cute::Int<C::kTileKv>, cute::Int<C::kHeadDim>>>()));
+  using MmaPV = decltype(cute::make_tiled_mma(
+      cute::GMMA::rs_op_selector<
+          Element, Element, float,
+          cute::Shape<cute::_64, cute::Int<C::kValueDim>, cute::Int<C::kTileKv>>,
+          cute::GMMA::Major::K, cute::GMMA::Major::MN>()));
+  using Scores = decltype(cute::partition_fragment_C(
+      MmaQK{}, cute::Shape<cute::_64, cute::Int<C::kTileKv>>{}));
+  using Accumulator = decltype(cute::partition_fragment_C(
+      MmaPV{}, cute::Shape<cute::_64, cute::Int<C::kValueDim>>{}));
+  using Softmax = RowSoftmax<C::kPoly>;
+
+  __device__ __forceinline__ Consumer(const Params& params, Storage<Element, C>& storage, int group)
+      : params_(params), storage_(storage), group_(group), thread_(threadIdx.x % kWarpGroup) {}
+
+  /// The row of the CTA's tile that this thread's first row is.
+  __device__ __forceinline__ int row() const {
+    return group_ * 64 + thread_ / 32 * 16 + thread_ % 32 / 4;
+  }
+
+  __device__ __forceinline__ void begin() {
+    // The first turn is warpgroup 0's.
+    if (C::kPingPong && group_ == C::kConsumers - 1) pass_turn();
+  }
+
+  /// O of one q tile, not yet divided by the rows' sums.
+  __device__ __forceinline__ void compute(const Work& work, Accumulator& tOrO, Softmax& softmax) {
+    using namespace cute;
+    MmaQK mma_qk;
+    MmaPV mma_pv;
+    auto thread_qk = mma_qk.get_slice(thread_);
+    auto thread_pv = mma_pv.get_slice(thread_);
+
+    Tensor sQ = local_tile(make_tensor(make_smem_ptr(storage_.q), typename L::Q{}),
+                           Shape<_64, Int<C::kHeadDim>>{}, make_coord(group_, _0{}));
+    Tensor tSrQ = thread_qk.partition_fragment_A(sQ);
+    auto tSrK = [&](int stage) {
+      return thread_qk.partition_fragment_B(
+          make_tensor(make_smem_ptr(storage_.k[stage]), typename L::K{}));
+    };
+    auto tOrV = [&](int stage) {
+      return thread_pv.partition_fragment_B(
+          make_tensor(make_smem_ptr(storage_.v[stage]), typename L::V{}));
+    };
+
+    Scores tSrS;
+    // The scores of 16 columns, in order, are an A operand of 16 columns.
+    auto tOrP = make_tensor<Element>(make_shape(Shape<_2, _2, _2>{}, _1{}, Int<C::kTileKv / 16>{}));
+
+    set_zero(tOrO);
+    storage_.ring_q.wait_full(q_state_);
+    if constexpr (!C::kOverlap) {
+      for (bool last = false; !last;) {
+        storage_.ring_k.wait_full(k_state_);
+        const auto& note = storage_.notes[k_state_.stage];
+        last = note.last;
+        const bool masked = note.masked;
+        multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage), tSrS);
+        warpgroup_wait<0>();
+        if (last) release(storage_.ring_q, q_state_);
+        if (masked) erase(note, work, tSrS);
+        release(storage_.ring_k, k_state_);
+        if (softmax.next(tSrS)) softmax.rescale(tOrO);
+        to_weights(tSrS, tOrP);
+        storage_.ring_v.wait_full(v_state_);
+        multiply<false>(mma_pv, tOrP, tOrV(v_state_.stage), tOrO);
+        warpgroup_wait<0>();
+        release(storage_.ring_v, v_state_);
+      }
+      return;
+    }
+    storage_.ring_k.wait_full(k_state_);
+    const auto& first_note = storage_.notes[k_state_.stage];
+    bool last = first_note.last;
+    multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage), tSrS);
+    warpgroup_wait<0>();
+    if (last) release(storage_.ring_q, q_state_);
+    if (first_note.masked) erase(first_note, work, tSrS);
+    release(storage_.ring_k, k_state_);
+    softmax.next(tSrS);
+    to_weights(tSrS, tOrP);
+
+    while (!last) {
+      storage_.ring_k.wait_full(k_state_);
+      const auto& note = storage_.notes[k_state_.stage];
+      last = note.last;
+      const bool masked = note.masked;
+      wait_turn();
+      // S of this tile and O of the one before are computed while the other warpgroups do
+      // softmax; then O goes on under this warpgroup's own softmax.
+      multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage), tSrS);
+      storage_.ring_v.wait_full(v_state_);
+      multiply<false>(mma_pv, tOrP, tOrV(v_state_.stage), tOrO);
+      pass_turn();
+      warpgroup_wait<1>();
+      if (last) release(storage_.ring_q, q_state_);
+      if (masked) erase(note, work, tSrS);
+      release(storage_.ring_k, k_state_);
+      const bool rescale = softmax.next(tSrS);
+      // The branch keeps ptxas from moving the wait for O to before the exponentials: within a
+      // block it puts a wait first.
+      if (rescale) {
+        warpgroup_wait<0>();
+        softmax.rescale(tOrO);
+      }
+      warpgroup_wait<0>();
+      release(storage_.ring_v, v_state_);
+      to_weights(tSrS, tOrP);
+    }
+    storage_.ring_v.wait_full(v_state_);
+    multiply<false>(mma_pv, tOrP, tOrV(v_state_.stage), tOrO);
+    warpgroup_wait<0>();
+    release(storage_.ring_v, v_state_);
+  }
+
+  __device__ __forceinline__ static void set_zero(Accumulator& tOrO) {
+    CUTE_UNROLL
+    for (int i = 0; i < cute::size(tOrO); ++i) tOrO(i) = 0;
+  }
+
+  /// The q tile to do, in shared memory until finish_work: registers are short.
+  __device__ __forceinline__ const Work& next_work() {
+    storage_.ring_work.wait_full(work_state_);
+    return storage_.work[work_state_.stage];
+  }
+  __device__ __forceinline__ void finish_work() { release(storage_.ring_work, work_state_); }
+
+ private:
+  template <bool kZero, class Mma, class A, class B, class D>
+  __device__ __forceinline__ static void multiply(Mma& mma, const A& a, const B& b, D& d) {
+    using namespace cute;
+    warpgroup_fence_operand(d);
+    warpgroup_arrive();
+    mma.accumulate_ = kZero ? GMMA::ScaleOut::Zero : GMMA::ScaleOut::One;
+    CUTE_UNROLL
+    for (int step = 0; step < size<2>(a); ++step) {
+      cute::gemm(mma, a(_, _, step), b(_, _, step), d);
+      mma.accumulate_ = GMMA::ScaleOut::One;
+    }
+    warpgroup_commit_batch();
+  }
+
+  __device__ __forceinline__ void wait_turn() {
+    if constexpr (C::kPingPong) {
+      cutlass::arch::NamedBarrier::sync(2 * kWarpGroup, kTurn + group_);
+    }
+  }
+  __device__ __forceinline__ void pass_turn() {
+    if constexpr (C::kPingPong) {
+      const int next = group_ == C::kConsumers - 1 ? 0 : group_ + 1;
+      cutlass::arch::NamedBarrier::arrive(2 * kWarpGroup, kTurn + next);
+    }
+  }
+
+  /// Each warp gives a stage back when all its lanes are done with it.
+  template <class StageRing, class State>
+  __device__ __forceinline__ void release(StageRing& ring, State& state) {
+    __syncwarp();
+    if (thread_ % 32 == 0) ring.arrive_empty(state);
+    state.advance();
+  }
+
+  /// -inf where the query may not see the key.
+  __device__ __forceinline__ void erase(const TileNote<C::kGranules>& note, const Work& work,
+                                        Scores& tSrS) const {
+    const int pair = thread_ % 4 * 2;
+    int begin[2];
+    int end[2];
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const int query = work.q_begin + row() + 8 * r;
+      begin[r] = static_cast<int>(params_.band.begin(query)) - pair;
+      end[r] = static_cast<int>(params_.band.end(query)) - pair;
+    }
+    if constexpr (C::kLists) {
+      CUTE_UNROLL
+      for (int g = 0; g < C::kGranules; ++g) {
+        const Granule granule = note.granules[g];
+        CUTE_UNROLL
+        for (int r = 0; r < 2; ++r) {
+          const std::uint32_t bits = visible_bits(granule, row() + 8 * r) >> pair;
+          erase<kGranule>(tSrS, 8 * g + 2 * r, begin[r] - granule.key, end[r] - granule.key, bits);
+        }
+        asm volatile("" ::: "memory");  // all notes in registers at once would not fit
+      }
+    } else {
+      const int key = note.granules[0].key;
+      CUTE_UNROLL
+      for (int r = 0; r < 2; ++r) erase<C::kTileKv>(tSrS, 2 * r, begin[r] - key, end[r] - key);
+    }
+  }
+
+  /// Of a thread's share of a row of kColumns scores, from element `first` on, keeps the columns
+  /// [begin, end) whose bit is set.
+  template <int kColumns>
+  __device__ __forceinline__ static void erase(Scores& tSrS, int first, int begin, int end,
+                                               std::uint32_t bits = ~0u) {
+    CUTE_UNROLL
+    for (int column = 0; column < kColumns; column += 8) {
+      CUTE_UNROLL
+      for (int c = 0; c < 2; ++c) {
+        bool allowed = column + c >= begin && column + c < end;
+        if (kColumns <= 32) allowed = allowed && (bits >> (column + c) & 1);
+        if (!allowed) tSrS(first + column / 2 + c) = -INFINITY;
+      }
+    }
+  }
+
+  __device__ __forceinline__ std::uint32_t visible_bits(const Granule& granule,
+                                                        int tile_row) const {
+    if (granule.word < 0) return ~0u;
+    const std::uint32_t* word =
+        params_.mask.bitmaps + granule.word + tile_row * bitmap_words(params_.mask);
+    std::uint32_t bits;
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(bits) : "l"(word));
+    return bits >> granule.shift;
+  }
+
+  template <class P>
+  __device__ __forceinline__ static void to_weights(const Scores& tSrS, P& tOrP) {
+    cutlass::NumericArrayConverter<Element, float, 2> convert;
+    CUTE_UNROLL
+    for (int i = 0; i < cute::size(tSrS); i += 2) {
+      const auto pair = convert({tSrS(i), tSrS(i + 1)});
+      tOrP(i) = pair[0];
+      tOrP(i + 1) = pair[1];
+    }
+  }
+
+  const Params& params_;
+  Storage<Element, C>& storage_;
+  int group_;
+  int thread_;
+  RingState<C::kStages> k_state_;
+  RingState<C::kStages> v_state_;
+  RingState<1> q_state_;
+  RingState<2> work_state_;
+};
+
+}  // namespace sparsek::attn::sm90

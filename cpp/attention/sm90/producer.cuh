@@ -1,0 +1,214 @@
+#pragma once
+
+#include <cute/arch/copy_sm90_tma.hpp>
+
+#include "attention/sm90/block_stream.cuh"
+#include "attention/sm90/tile_scheduler.cuh"
+
+namespace sparsek::attn::sm90 {
+
+/// The producer warp: asks for q tiles, walks their keys and has TMA bring Q, K and V.
+template <class Element, class C>
+class Producer {
+ public:
+  __device__ __forceinline__ Producer(const Params& params, Storage<Element, C>& storage)
+      : params_(params),
+        storage_(storage),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        piece_(lane_ % params.pieces.per_tile),
+        slab_(lane_ / params.pieces.per_tile) {}
+
+  __device__ __forceinline__ void run() {
+    TileScheduler scheduler{params_.schedule};
+    next(scheduler);
+    while (more_) {
+      const QTile tile = next_;
+      load(scheduler, tile);
+    }
+    announce({Work::kEnd, 0, 0, 0});
+  }
+
+ private:
+  /// Learns the next q tile and starts to read its list.
+  __device__ __forceinline__ void next(TileScheduler& scheduler) {
+    if (lane_ == 0) more_ = scheduler.next(next_);
+    more_ = __shfl_sync(~0u, more_, 0);
+    next_.q_tile = __shfl_sync(~0u, next_.q_tile, 0);
+    next_.head = __shfl_sync(~0u, next_.head, 0);
+    next_.batch = __shfl_sync(~0u, next_.batch, 0);
+    if (C::kLists && more_) read_list_head();
+  }
+
+  __device__ __forceinline__ void read_list_head() {
+    __syncwarp();  // the tile before has read its own
+    const BlockMaskView& mask = params_.mask;
+    const std::int32_t q_block_idx =
+        next_.q_tile * C::kTileQ / static_cast<std::int32_t>(mask.q_block);
+    const ListRange range =
+        list_range(mask, list_number(mask, next_.batch, next_.head, q_block_idx));
+    const Entry entry = read_entry(mask, range.begin + lane_, range.begin + lane_ < range.end);
+    ListHead& head = storage_.next_list;
+    if (lane_ == 0) {
+      head.first_entry = range.begin;
+      head.num_entries = static_cast<std::int32_t>(range.end - range.begin);
+    }
+    head.key[lane_] = entry.key;
+    head.bitmap[lane_] = entry.bitmap;
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ void load(TileScheduler& scheduler, const QTile& tile) {
+    const std::int32_t q_begin = tile.q_tile * C::kTileQ;
+    const std::int32_t q_end = min(q_begin + C::kTileQ, params_.q_len);
+    const KeyRange visible = visible_keys(params_.band, q_begin, q_end);
+    const KeyRange shared = shared_keys(params_.band, q_begin, q_end);
+    if constexpr (C::kLists) {
+      ListStream stream(params_, storage_.queue, storage_.next_list, visible, piece_);
+      load(scheduler, tile, q_begin % static_cast<std::int32_t>(params_.mask.q_block), shared,
+           stream);
+    } else {
+      RangeStream stream(visible, C::kTileKv);
+      load(scheduler, tile, 0, shared, stream);
+    }
+  }
+
+  template <class Stream>
+  __device__ __forceinline__ void load(TileScheduler& scheduler, const QTile& tile,
+                                       std::int32_t bitmap_row, const KeyRange& shared,
+                                       Stream& stream) {
+    const bool empty = stream.empty();
+    const Work work{empty ? Work::kEmpty : Work::kTiles, tile.q_tile * C::kTileQ, tile.head,
+                    tile.batch};
+    announce(work);
+    // V runs one tile behind K, in the order in which the consumers want them. The next q tile is
+    // looked up when the first loads are on their way, so that nobody waits for its list.
+    const std::int32_t kv_head = tile.head / params_.group;
+    std::int32_t v_key = 0;
+    bool looked_up = false;
+    for (bool first = true, last = false; !last; first = false) {
+      last = stream.last();
+      if (!empty) {
+        const Piece piece = stream.piece();
+        storage_.ring_k.wait_empty(k_state_);
+        write_note(piece, last, shared, bitmap_row);
+        // Absent keys are read past the end: zeros.
+        const std::int32_t key =
+            piece.key == kAbsent ? static_cast<std::int32_t>(params_.band.kv_len) : piece.key;
+        load_boxes<C::kHeadDim, C::kSlabK>(params_.k, storage_.ring_k, k_state_,
+                                           storage_.k[k_state_.stage], key, kv_head, tile.batch);
+        k_state_.advance();
+        if (first) {
+          load_q(work);
+        } else {
+          load_v(v_key, kv_head, tile.batch);
+        }
+        v_key = key;
+      }
+      if (!looked_up && (last || !first)) {
+        next(scheduler);
+        looked_up = true;
+      }
+      if (!last) stream.advance();
+    }
+    if (!empty) load_v(v_key, kv_head, tile.batch);
+  }
+
+  __device__ __forceinline__ void announce(const Work& work) {
+    storage_.ring_work.wait_empty(work_state_);
+    if (lane_ == 0) {
+      storage_.work[work_state_.stage] = work;
+      storage_.ring_work.arrive_full(work_state_);
+    }
+    work_state_.advance();
+  }
+
+  __device__ __forceinline__ void load_q(const Work& work) {
+    storage_.ring_q.wait_empty(q_state_);
+    if (lane_ == 0) {
+      storage_.ring_q.expect_bytes(q_state_, sizeof(storage_.q));
+      for (int slab = 0; slab < C::kHeadDim / C::kSlabK; ++slab) {
+        cute::SM90_TMA_LOAD_4D::copy(&params_.q, &storage_.ring_q.full[0], kReadOnce,
+                                     storage_.q + slab * C::kTileQ * C::kSlabK, slab * C::kSlabK,
+                                     work.q_begin, work.head, work.batch);
+      }
+    }
+    __syncwarp();
+    q_state_.advance();
+  }
+
+  __device__ __forceinline__ void load_v(std::int32_t key, std::int32_t kv_head,
+                                         std::int32_t batch) {
+    storage_.ring_v.wait_empty(v_state_);
+    load_boxes<C::kValueDim, C::kSlabV>(params_.v, storage_.ring_v, v_state_,
+                                        storage_.v[v_state_.stage], key, kv_head, batch);
+    v_state_.advance();
+  }
+
+  /// Each lane sends for one box: a slab of columns of its piece.
+  template <int kDim, int kSlab, class StageRing, class State>
+  __device__ __forceinline__ void load_boxes(const CUtensorMap& map, StageRing& ring,
+                                             const State& state, Element* tile, std::int32_t key,
+                                             std::int32_t kv_head, std::int32_t batch) {
+    if (lane_ == 0) ring.expect_bytes(state, C::kTileKv * kDim * sizeof(Element));
+    __syncwarp();
+    if (slab_ < kDim / kSlab) {
+      const std::int32_t row = piece_ * params_.pieces.keys;
+      cute::SM90_TMA_LOAD_4D::copy(&map, &ring.full[state.stage], kReadOften,
+                                   tile + (slab_ * C::kTileKv + row) * kSlab, slab_ * kSlab, key,
+                                   kv_head, batch);
+    }
+    __syncwarp();
+  }
+
+  /// Tells the consumers what the stage will hold.
+  __device__ __forceinline__ void write_note(const Piece& piece, bool last, const KeyRange& shared,
+                                             std::int32_t bitmap_row) {
+    const bool masked =
+        __any_sync(~0u, lane_ < params_.pieces.per_tile &&
+                            (piece.bitmap >= 0 || piece.key == kAbsent ||
+                             !contains(shared, piece.key, piece.key + params_.pieces.keys)));
+    auto& note = storage_.notes[k_state_.stage];
+    if (masked) {
+      const std::int32_t offset = lane_ * kGranule;
+      const std::int32_t index = offset / params_.pieces.keys;
+      const std::int32_t piece_key = __shfl_sync(~0u, piece.key, index);
+      const std::int32_t block_begin = __shfl_sync(~0u, piece.block_begin, index);
+      const std::int32_t bitmap = __shfl_sync(~0u, piece.bitmap, index);
+      Granule granule{kAbsent, 0, -1};
+      if (piece_key != kAbsent) {
+        granule.key = piece_key + offset - index * params_.pieces.keys;
+        if (bitmap >= 0) {
+          const std::int32_t column = granule.key - block_begin;
+          granule.shift = column % 32;
+          granule.word = (bitmap * params_.mask.q_block + bitmap_row) * bitmap_words(params_.mask) +
+                         column / 32;
+        }
+      }
+      if (lane_ < C::kGranules) note.granules[lane_] = granule;
+    }
+    if (lane_ == 0) {
+      note.last = last;
+      note.masked = masked;
+    }
+    __syncwarp();  // before the stage's barrier hears of it
+  }
+
+  static constexpr auto kReadOnce =
+      static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST);
+  static constexpr auto kReadOften =
+      static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_LAST);
+
+  const Params& params_;
+  Storage<Element, C>& storage_;
+  int lane_;
+  int piece_;  // of a tile, this lane's
+  int slab_;   // of its columns, this lane's
+  bool more_ = false;
+  QTile next_;
+  RingState<C::kStages> k_state_;
+  RingState<C::kStages> v_state_;
+  RingState<1> q_state_;
+  RingState<2> work_state_;
+};
+
+}  // namespace sparsek::attn::sm90

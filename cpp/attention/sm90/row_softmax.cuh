@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cute/tensor.hpp>
+
+#include "attention/sm90/config.h"
+#include "primitives/exp2.cuh"
+
+namespace sparsek::attn::sm90 {
+
+/// The online softmax (Dao et al., arXiv:2205.14135) of a thread's two rows. Element 4 * j + 2 * r
+/// + c of a score or output fragment belongs to row r; the four lanes of a quad share a row.
+///   kPoly: of 16 exponentials, those computed by a polynomial
+template <int kPoly>
+class RowSoftmax {
+ public:
+  __device__ __forceinline__ explicit RowSoftmax(float scale_log2) : scale_(scale_log2) {
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      max_[r] = -INFINITY;
+      sum_[r] = 0;
+    }
+  }
+
+  /// Turns the next tile's scores into weights. True when O has to be rescaled before the tile's
+  /// weights are added (for the whole warp).
+  template <class Scores>
+  __device__ __forceinline__ bool next(Scores& scores) {
+    bool grown = false;
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      tile_max_[r] = tile_max(scores, r);
+      grown = grown || (tile_max_[r] - max_[r]) * scale_ > kRescaleThreshold;
+    }
+    const bool rescale = __any_sync(~0u, grown);
+    if (rescale) {
+      CUTE_UNROLL
+      for (int r = 0; r < 2; ++r) {
+        const float max = fmaxf(max_[r], tile_max_[r]);
+        // A row that has seen nothing yet has no sum and no output to rescale.
+        factor_[r] = max_[r] == -INFINITY ? 1.0f : ptx::exp2_approx((max_[r] - max) * scale_);
+        sum_[r] *= factor_[r];
+        max_[r] = max;
+      }
+    }
+    exponentials(scores);
+    return rescale;
+  }
+
+  template <class Accumulator>
+  __device__ __forceinline__ void rescale(Accumulator& output) const {
+    CUTE_UNROLL
+    for (int i = 0; i < cute::size(output); ++i) output(i) *= factor_[i / 2 % 2];
+  }
+
+  /// Adds up the quad's sums. After it, inverse_sum and lse are those of the whole row.
+  __device__ __forceinline__ void finish() {
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      sum_[r] += __shfl_xor_sync(~0u, sum_[r], 1);
+      sum_[r] += __shfl_xor_sync(~0u, sum_[r], 2);
+    }
+  }
+  /// 0 for a row that saw no key.
+  __device__ __forceinline__ float inverse_sum(int r) const {
+    return max_[r] == -INFINITY ? 0.0f : 1.0f / sum_[r];
+  }
+  __device__ __forceinline__ float lse(int r) const {
+    constexpr float kLn2 = 0.6931471805599453f;
+    return max_[r] == -INFINITY ? -INFINITY : max_[r] * scale_ * kLn2 + logf(sum_[r]);
+  }
+
+ private:
+  template <class Scores>
+  __device__ __forceinline__ static float tile_max(const Scores& scores, int r) {
+    float max = fmaxf(scores(2 * r), scores(2 * r + 1));
+    CUTE_UNROLL
+    for (int j = 4; j < cute::size(scores); j += 4) {
+      max = fmaxf(max, fmaxf(scores(j + 2 * r), scores(j + 2 * r + 1)));
+    }
+    max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
+    return fmaxf(max, __shfl_xor_sync(~0u, max, 2));
+  }
+
+  template <class Scores>
+  __device__ __forceinline__ void exponentials(Scores& scores) {
+    float offset[2];
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) offset[r] = max_[r] == -INFINITY ? 0.0f : max_[r] * scale_;
+    CUTE_UNROLL
+    for (int i = 0; i < cute::size(scores); ++i) {
+      const int r = i / 2 % 2;
+      const float x = fmaf(scores(i), scale_, -offset[r]);
+      // Spread over the tile, so that both units always have work.
+      const bool poly = i * kPoly / 16 != (i + 1) * kPoly / 16;
+      scores(i) = poly ? exp2_cubic(x) : ptx::exp2_approx(x);
+      sum_[r] += scores(i);
+    }
+  }
+
+  float scale_;
+  float max_[2];
+  float tile_max_[2];
+  float factor_[2];
+  float sum_[2];
+};
+
+}  // namespace sparsek::attn::sm90

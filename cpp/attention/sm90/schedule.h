@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+
+#include "attention/band.h"  // SPARSEK_HOST_DEVICE
+
+namespace sparsek::attn::sm90 {
+
+/// In which order a launch visits its q tiles.
+struct Schedule {
+  std::int32_t num_tiles = 0;
+  std::int32_t num_q_tiles = 0;  // of one head
+  std::int32_t num_heads = 0;
+  std::int32_t section = 0;  // heads that are visited together, longest tiles first; 0: in order
+  const std::int32_t* order = nullptr;  // the tiles, longest list first; null: computed
+  std::int32_t* next = nullptr;         // the next entry of `order` to take
+};
+
+struct QTile {
+  std::int32_t q_tile = 0;
+  std::int32_t head = 0;
+  std::int32_t batch = 0;
+};
+
+/// The tile at a place of the schedule.
+SPARSEK_HOST_DEVICE inline QTile tile_at(const Schedule& s, std::int32_t place) {
+  std::int32_t q_tile;
+  std::int32_t head;  // of all batches
+  if (s.section == 0) {
+    q_tile = place % s.num_q_tiles;
+    head = place / s.num_q_tiles;
+  } else {
+    const std::int32_t num_heads = s.num_tiles / s.num_q_tiles;
+    const std::int32_t first = place / (s.section * s.num_q_tiles) * s.section;
+    const std::int32_t heads = num_heads - first < s.section ? num_heads - first : s.section;
+    const std::int32_t within = place - first * s.num_q_tiles;
+    q_tile = s.num_q_tiles - 1 - within / heads;
+    head = first + within % heads;
+  }
+  return {q_tile, head % s.num_heads, head / s.num_heads};
+}
+
+/// The place that a CTA visits in its round-th turn: back and forth, so that one which got a longer
+/// tile gets a shorter one next.
+SPARSEK_HOST_DEVICE inline std::int32_t place_of(std::int32_t round, std::int32_t cta,
+                                                 std::int32_t num_ctas) {
+  return round * num_ctas + (round % 2 == 0 ? cta : num_ctas - 1 - cta);
+}
+
+}  // namespace sparsek::attn::sm90

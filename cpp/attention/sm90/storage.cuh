@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cute/tensor.hpp>
+
+#include "attention/sm90/config.h"
+#include "primitives/mbarrier.cuh"
+
+namespace sparsek::attn::sm90 {
+
+/// 16 keys of a tile.
+struct Granule {
+  std::int32_t key;    // the first, or kAbsent
+  std::int32_t shift;  // of its bits in their word
+  std::int64_t word;   // of the q tile's first row in BlockMaskView::bitmaps; -1: full
+};
+
+/// What the producer tells the consumers about one tile of keys.
+template <int kGranules>
+struct TileNote {
+  bool last;    // of its q tile
+  bool masked;  // some (query, key) pair is not allowed: look at the granules
+  Granule granules[kGranules];
+};
+constexpr std::int32_t kAbsent = 0x7fffff00;
+
+/// One q tile to compute.
+struct Work {
+  enum State : std::int32_t { kTiles, kEmpty, kEnd };
+  State state;
+  std::int32_t q_begin;
+  std::int32_t head;
+  std::int32_t batch;
+};
+
+/// A list's blocks on their way from memory to TMA.
+struct BlockQueue {
+  static constexpr int kCapacity = 48;  // a tile's pieces, and 32 entries more
+  std::int32_t key[kCapacity];          // the block's first
+  std::int32_t bitmap[kCapacity];
+};
+
+/// The q tile to come and the first entries of its list, read while the one before is being loaded.
+struct ListHead {
+  std::int64_t first_entry;
+  std::int32_t num_entries;
+  std::int32_t key[32];
+  std::int32_t bitmap[32];
+};
+
+template <class Element, class C>
+struct Layouts {
+  using AtomK = std::conditional_t<C::kSlabK == 64, cute::GMMA::Layout_K_SW128_Atom<Element>,
+                                   cute::GMMA::Layout_K_SW64_Atom<Element>>;
+  using AtomV = std::conditional_t<C::kSlabV == 64, cute::GMMA::Layout_MN_SW128_Atom<Element>,
+                                   cute::GMMA::Layout_MN_SW64_Atom<Element>>;
+  // Slab after slab of kSlab columns, as the TMA boxes bring them.
+  using Q = decltype(cute::tile_to_shape(
+      AtomK{}, cute::Shape<cute::Int<C::kTileQ>, cute::Int<C::kHeadDim>>{}));
+  using K = decltype(cute::tile_to_shape(
+      AtomK{}, cute::Shape<cute::Int<C::kTileKv>, cute::Int<C::kHeadDim>>{}));
+  using V = decltype(cute::tile_to_shape(  // (value dim, key)
+      AtomV{}, cute::Shape<cute::Int<C::kValueDim>, cute::Int<C::kTileKv>>{},
+      cute::Step<cute::_2, cute::_1>{}));
+};
+
+template <class Element, class C>
+struct Storage {
+  static constexpr int kTileElementsK = C::kTileKv * C::kHeadDim;
+  static constexpr int kTileElementsV = C::kTileKv * C::kValueDim;
+
+  alignas(1024) Element q[C::kTileQ * C::kHeadDim];
+  alignas(1024) Element k[C::kStages][kTileElementsK];
+  alignas(1024) Element v[C::kStages][kTileElementsV];
+
+  Ring<C::kStages> ring_k;
+  Ring<C::kStages> ring_v;
+  Ring<1> ring_q;
+  Ring<2> ring_work;
+  TileNote<C::kGranules> notes[C::kStages];  // beside k
+  Work work[2];
+  BlockQueue queue;
+  ListHead next_list;
+};
+
+}  // namespace sparsek::attn::sm90

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+
+namespace sparsek::bsr::sm90 {
+
+// CUTLASS's waits do not tell the compiler that memory changes, and here words of shared memory are
+// read behind them.
+
+__device__ inline std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ inline bool try_wait(const std::uint64_t* barrier, std::uint32_t phase) {
+  std::uint32_t done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}\n"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(phase)
+      : "memory");
+  return done != 0;
+}
+
+/// Until the phase of that parity has ended.
+__device__ inline void wait(const std::uint64_t* barrier, std::uint32_t phase) {
+  while (!try_wait(barrier, phase)) {
+  }
+}
+
+/// Arrives, and has the phase wait for so many bytes of TMA too.
+__device__ inline void arrive_expecting(const std::uint64_t* barrier, std::uint32_t bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
+}
+
+__device__ inline void arrive(const std::uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+
+/// 16 bytes to shared memory: the first `bytes` of them copied, the others zero.
+__device__ inline void copy_async(std::uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+
+/// Arrives once the copies of this thread have landed. Who waits must fence before tensor cores
+/// read them.
+__device__ inline void arrive_after_copies(const std::uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+
+}  // namespace sparsek::bsr::sm90

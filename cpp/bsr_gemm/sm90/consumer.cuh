@@ -1,0 +1,145 @@
+#pragma once
+
+#include <cutlass/arch/barrier.h>
+
+#include <cute/tensor.hpp>
+
+#include "bsr_gemm/sm90/barrier.cuh"
+#include "bsr_gemm/sm90/epilogue.cuh"
+#include "bsr_gemm/sm90/layouts.cuh"
+#include "bsr_gemm/sm90/tiles.cuh"
+
+namespace sparsek::bsr::sm90 {
+
+/// A warp group that multiplies 64 rows of the tile.
+template <class C>
+struct Consumer {
+  using Element = typename C::Element;
+  using L = Layouts<C>;
+  static constexpr cute::GMMA::Major gmma(Major major) {
+    return major == Major::k ? cute::GMMA::Major::K : cute::GMMA::Major::MN;
+  }
+  using TiledMma = decltype(cute::make_tiled_mma(
+      cute::GMMA::ss_op_selector<
+          Element, Element, float,
+          cute::Shape<cute::Int<kGroupRows>, cute::Int<C::kTileCols>, cute::Int<kTileK>>,
+          gmma(C::kSparse), gmma(C::kDense)>()));
+  static constexpr int kSteps = C::kInner / 16;  // MMAs of a slice of k that is skipped as a whole
+
+  /// Walks the stages of a tile, and gives those back that nothing reads any more.
+  struct Reader {
+    __device__ Reader(SharedStorage<C>& smem, int group) : smem_(smem), my_bits_(0x55u << group) {}
+
+    __device__ void begin(int steps) { left_ = steps; }
+
+    /// Moves to the next slice of k where this group of rows has a block.
+    __device__ bool find() {
+      while (work_ == 0 && left_ > 0) {
+        wait(&smem_.full[stage_], phase_);
+        work_ = __shfl_sync(0xffffffffu, smem_.masks[stage_] & my_bits_, 0);
+        current = stage_;
+        if (work_ == 0) {
+          // The producer may need the stage that is being read before there is work again.
+          if (reading_ >= 0) cute::warpgroup_wait<0>();
+          finished();
+          release(stage_);
+        } else if constexpr (!C::kSparseByTma) {
+          cutlass::arch::fence_view_async_shared();
+        }
+        if (++stage_ == C::kStages) {
+          stage_ = 0;
+          phase_ ^= 1;
+        }
+        --left_;
+      }
+      if (work_ == 0) return false;
+      slice = (__ffs(work_) - 1) / (kConsumerGroups * kSteps);
+      work_ &= ~(((1u << kConsumerGroups * kSteps) - 1) << (slice * kConsumerGroups * kSteps));
+      return true;
+    }
+
+    /// The MMAs of the slice have begun, and those before have ended.
+    __device__ void started() {
+      if (reading_ == current) return;
+      finished();
+      reading_ = current;
+    }
+
+    /// All MMAs have ended.
+    __device__ void finished() {
+      if (reading_ >= 0) release(reading_);
+      reading_ = -1;
+    }
+
+    int current = 0;  // stage
+    int slice = 0;    // of k in it
+
+   private:
+    __device__ void release(int stage) {
+      if (threadIdx.x % 32 == 0) arrive(&smem_.empty[stage]);
+    }
+
+    SharedStorage<C>& smem_;
+    std::uint32_t my_bits_;  // of Producer::bits
+    std::uint32_t work_ = 0;
+    int left_ = 0;
+    int stage_ = 0;
+    std::uint32_t phase_ = 0;
+    int reading_ = -1;  // the stage that the MMAs in flight read
+  };
+
+  static __device__ void run(const Params& p, SharedStorage<C>& smem, int group) {
+    using namespace cute;
+    const int thread = threadIdx.x % 128;
+    TiledMma mma;
+    auto thread_mma = mma.get_slice(thread);
+    auto acc = partition_fragment_C(mma, Shape<Int<kGroupRows>, Int<C::kTileCols>>{});
+
+    Tensor sA = make_tensor(make_smem_ptr(smem.sparse[0]), typename L::Sparse{});  // (row, k)
+    Tensor sB = make_tensor(make_smem_ptr(smem.dense[0]), typename L::Dense{});    // (col, k)
+    Tensor gA = local_tile(sA, Shape<Int<kGroupRows>, Int<kTileK>>{}, make_coord(group, _0{}));
+    Tensor rA = thread_mma.partition_fragment_A(gA);  // (MMA, 1, k / 16)
+    Tensor rB = thread_mma.partition_fragment_B(sB);  // (MMA, 1, k / 16)
+    constexpr int kStageA = L::kSparseElements * sizeof(Element) / 16;
+    constexpr int kStageB = L::kDenseElements * sizeof(Element) / 16;
+
+    Reader reader(smem, group);
+    Tiles tiles(p, C::kTileCols);
+    while (tiles.valid()) {
+      const Tile tile = tiles.take();
+      reader.begin(tile.steps);
+      mma.accumulate_ = GMMA::ScaleOut::Zero;
+      bool empty = true;
+      // What is skipped is skipped by the search for work: a branch around a WGMMA makes the
+      // compiler wait for each one.
+      while (reader.find()) {
+        empty = false;
+        Tensor a = make_tensor(rA.data() + reader.current * kStageA, rA.layout());
+        Tensor b = make_tensor(rB.data() + reader.current * kStageB, rB.layout());
+        warpgroup_fence_operand(acc);
+        warpgroup_arrive();
+#pragma unroll
+        for (int i = 0; i < kSteps; ++i) {
+          const int k = kSteps == kTileK / 16 ? i : reader.slice * kSteps + i;
+          gemm(mma, a(_, _, k), b(_, _, k), acc);
+          mma.accumulate_ = GMMA::ScaleOut::One;
+        }
+        warpgroup_commit_batch();
+        warpgroup_wait<1>();
+        warpgroup_fence_operand(acc);
+        reader.started();
+      }
+      warpgroup_wait<0>();
+      warpgroup_fence_operand(acc);
+      reader.finished();
+      const std::int32_t row = tile.group * kTileRows + group * kGroupRows;
+      if (!empty) {
+        Epilogue<C>::run(p, smem.staging[group], row, tile.col, 1 + group, acc);
+      } else {
+        Epilogue<C>::run_empty(p, row, tile.col);
+      }
+    }
+  }
+};
+
+}  // namespace sparsek::bsr::sm90

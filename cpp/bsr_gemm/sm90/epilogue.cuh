@@ -1,0 +1,240 @@
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cutlass/arch/barrier.h>
+#include <cutlass/bfloat16.h>
+#include <cutlass/half.h>
+
+#include <cute/tensor.hpp>
+
+#include "bsr_gemm/sm90/barrier.cuh"
+#include "bsr_gemm/sm90/params.h"
+
+namespace sparsek::bsr::sm90 {
+
+__device__ inline std::uint32_t pack(cutlass::half_t, float x, float y) {
+  const __half2 packed = __floats2half2_rn(x, y);
+  return reinterpret_cast<const std::uint32_t&>(packed);
+}
+__device__ inline std::uint32_t pack(cutlass::bfloat16_t, float x, float y) {
+  const __nv_bfloat162 packed = __floats2bfloat162_rn(x, y);
+  return reinterpret_cast<const std::uint32_t&>(packed);
+}
+
+/// Four 8x8 matrices of 16-bit elements to shared memory; lane l gives the address of row l % 8 of
+/// matrix l / 8.
+template <bool kTransposed>
+__device__ void store_matrices(std::uint32_t address, const std::uint32_t (&r)[4]) {
+  if constexpr (kTransposed) {
+    asm volatile(
+        "stmatrix.sync.aligned.x4.trans.m8n8.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+        "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+        : "memory");
+  } else {
+    asm volatile("stmatrix.sync.aligned.x4.m8n8.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+  }
+}
+
+constexpr int kStagingBytes = 16384;  // of one warp group
+
+/// Writes the 64 rows that one warp group has summed: alpha * sum + beta * c. The sums go through
+/// shared memory, some columns at a time.
+template <class C>
+class Epilogue {
+ public:
+  using Element = typename C::Element;
+  static constexpr int kRows = 64;
+
+  template <class Acc>
+  static __device__ void run(const Params& p, unsigned char* staging, std::int32_t first_row,
+                             std::int32_t first_col, int barrier, const Acc& acc) {
+    const bool inside = first_row + kRows <= p.rows && first_col + C::kTileCols <= p.cols;
+    if (!inside || p.wide_out || p.beta != 0.0f || !p.aligned) {
+      store(p, staging, first_row, first_col, barrier, acc);
+    } else if (p.rows_inner) {
+      store_whole<true>(p, staging, first_row, first_col, barrier, acc);
+    } else {
+      store_whole<false>(p, staging, first_row, first_col, barrier, acc);
+    }
+  }
+
+  /// Rows without blocks: beta * c.
+  static __device__ void run_empty(const Params& p, std::int32_t first_row,
+                                   std::int32_t first_col) {
+    const bool across = p.rows_inner;
+    const int fours = (across ? kRows : C::kTileCols) / 4;
+#pragma unroll 1
+    for (int i = threadIdx.x % 128; i < kRows * C::kTileCols / 4; i += 128) {
+      const int line = i / fours, element = i % fours * 4;
+      float zeros[4] = {};
+      write_four(p, first_row + (across ? element : line), first_col + (across ? line : element),
+                 zeros);
+    }
+  }
+
+ private:
+  /// Else the compiler computes what all rounds need before the first, in registers that it does
+  /// not have.
+  template <class T>
+  static __device__ T opaque(T value) {
+    if constexpr (std::is_same_v<T, float>) {
+      asm volatile("" : "+f"(value));
+    } else {
+      asm volatile("" : "+r"(value));
+    }
+    return value;
+  }
+
+  /// Where 16 bytes of a line of 128 lie: permuted against bank conflicts.
+  static __device__ int unit_offset(int line, int unit) {
+    return line * 128 + (unit ^ (line & 7)) * 16;
+  }
+
+  /// A whole tile in 16 bits. kAcross: the rows are contiguous in the result, so its lines are
+  /// columns, and every warp needs what the others have. Not by TMA: its stores would queue behind
+  /// the loads of the next tile.
+  template <bool kAcross, class Acc>
+  static __device__ void store_whole(const Params& p, unsigned char* staging,
+                                     std::int32_t first_row, std::int32_t first_col, int barrier,
+                                     const Acc& acc) {
+    constexpr int kCols = C::kTileCols < 128 ? C::kTileCols : 128;  // in one round
+    const auto sync = [&] {
+      if constexpr (kAcross) {
+        cutlass::arch::NamedBarrier::sync(128, barrier);
+      } else {
+        __syncwarp();
+      }
+    };
+    const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+    // Matrix i of a store: rows (i % 2) * 8 ..., columns (i / 2) * 8 ...
+    const int row = warp * 16 + lane / 8 % 2 * 8, col_in_store = lane / 16 * 8;
+    // Across: a thread takes a unit of every 16th column. Else: of every second row of its warp.
+    const int line0 = kAcross ? thread / 8 : warp * 16 + lane / 16;
+    const int unit0 = kAcross ? thread % 8 : lane % 16;
+    const std::int64_t line_stride = kAcross ? p.out.dense_stride : p.out.sparse_stride;
+    Element* out = static_cast<Element*>(p.out.data) + first_row * p.out.sparse_stride +
+                   first_col * p.out.dense_stride + line0 * line_stride + unit0 * 8;
+#pragma unroll
+    for (int round = 0; round < C::kTileCols / kCols; ++round) {
+      sync();  // the last round has been read
+      const float alpha = opaque(p.alpha);
+#pragma unroll
+      for (int j = 0; j < kCols / 8; j += 2) {
+        std::uint32_t r[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int at = (round * (kCols / 8) + j + i / 2) * 4 + i % 2 * 2;
+          r[i] = pack(Element{}, alpha * acc(at), alpha * acc(at + 1));
+        }
+        const int col = j * 8 % 64 + col_in_store;
+        const int line = (kAcross ? col : row) + lane % 8, unit = (kAcross ? row : col) / 8;
+        store_matrices<kAcross>(
+            shared_address(staging) + j * 8 / 64 * (kRows * 128) + unit_offset(line, unit), r);
+      }
+      sync();
+      if constexpr (kAcross) {
+#pragma unroll 4
+        for (int line = 0; line < kCols; line += 16) {
+          const int l = line + line0;
+          *reinterpret_cast<uint4*>(out + (round * kCols + line) * line_stride) =
+              *reinterpret_cast<const uint4*>(staging + l / 64 * (kRows * 128) +
+                                              unit_offset(l % 64, unit0));
+        }
+      } else if (kCols == 128 || unit0 < kCols / 8) {
+#pragma unroll 4
+        for (int line = 0; line < 16; line += 2) {
+          *reinterpret_cast<uint4*>(out + round * kCols + line * line_stride) =
+              *reinterpret_cast<const uint4*>(staging + unit0 / 8 * (kRows * 128) +
+                                              unit_offset(line0 + line, unit0 % 8));
+        }
+      }
+    }
+  }
+
+  /// Any result: 64 columns at a time in float32.
+  template <class Acc>
+  static __device__ void store(const Params& p, unsigned char* staging, std::int32_t first_row,
+                               std::int32_t first_col, int barrier, const Acc& acc) {
+    constexpr int kCols = 64;
+    const bool across = p.rows_inner;
+#pragma unroll
+    for (int round = 0; round < C::kTileCols / kCols; ++round) {
+      const std::int32_t round_col = first_col + round * kCols;
+      if (round_col >= p.cols) break;
+      cutlass::arch::NamedBarrier::sync(128, barrier);  // the last round has been read
+      const float alpha = opaque(p.alpha);
+      const int thread = opaque(threadIdx.x % 128), warp = thread / 32, lane = thread % 32;
+#pragma unroll
+      for (int j = 0; j < kCols / 8; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int row = warp * 16 + i / 2 * 8 + lane / 4, col = j * 8 + lane % 4 * 2 + i % 2;
+          *staged(staging, across ? col : row, across ? row : col) =
+              alpha * acc((round * (kCols / 8) + j) * 4 + i);
+        }
+      }
+      cutlass::arch::NamedBarrier::sync(128, barrier);
+#pragma unroll 1
+      for (int i = thread; i < 64 * 16; i += 128) {
+        const int line = i / 16, element = i % 16 * 4;
+        float values[4];
+        reinterpret_cast<float4&>(values) =
+            *reinterpret_cast<const float4*>(staged(staging, line, element));
+        write_four(p, first_row + (across ? element : line), round_col + (across ? line : element),
+                   values);
+      }
+    }
+  }
+
+  /// Lines of 64 floats, units of 16 bytes permuted against bank conflicts.
+  static __device__ float* staged(unsigned char* staging, int line, int element) {
+    return reinterpret_cast<float*>(staging) + line * 64 + ((element / 4) ^ (line & 7)) * 4 +
+           element % 4;
+  }
+
+  /// values + beta * c, to 4 elements of the result that lie beside each other, as far as it goes.
+  static __device__ void write_four(const Params& p, std::int32_t row, std::int32_t col,
+                                    float (&values)[4]) {
+    if (row >= p.rows || col >= p.cols) return;
+    const std::int32_t left = min(4, p.rows_inner ? p.rows - row : p.cols - col);
+    if (p.beta != 0.0f) {
+      const std::int64_t step = p.rows_inner ? p.c.sparse_stride : p.c.dense_stride;
+      const std::int64_t from = row * p.c.sparse_stride + col * p.c.dense_stride;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (i >= left) continue;
+        values[i] += p.beta * (p.wide_out ? static_cast<const float*>(p.c.data)[from + i * step]
+                                          : static_cast<float>(static_cast<const Element*>(
+                                                p.c.data)[from + i * step]));
+      }
+    }
+    const std::int64_t at = row * p.out.sparse_stride + col * p.out.dense_stride;
+    if (p.wide_out) {
+      float* out = static_cast<float*>(p.out.data) + at;
+      if (left == 4 && p.aligned) {
+        *reinterpret_cast<float4*>(out) = reinterpret_cast<const float4&>(values);
+        return;
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (i < left) out[i] = values[i];
+      }
+      return;
+    }
+    Element* out = static_cast<Element*>(p.out.data) + at;
+    if (left == 4 && p.aligned) {
+      *reinterpret_cast<uint2*>(out) =
+          make_uint2(pack(Element{}, values[0], values[1]), pack(Element{}, values[2], values[3]));
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i < left) out[i] = static_cast<Element>(values[i]);
+    }
+  }
+};
+
+}  // namespace sparsek::bsr::sm90

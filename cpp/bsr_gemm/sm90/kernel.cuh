@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cutlass/arch/barrier.h>
+#include <cutlass/arch/reg_reconfig.h>
+
+#include "bsr_gemm/sm90/consumer.cuh"
+#include "bsr_gemm/sm90/producer.cuh"
+
+namespace sparsek::bsr::sm90 {
+
+/// Persistent CTAs: one warp group fills stages, two multiply 64 rows of the tile each.
+template <class C>
+__global__ void __launch_bounds__(kThreads, 1) product_kernel(const __grid_constant__ Params p) {
+  extern __shared__ unsigned char raw_smem[];
+  auto& smem = *reinterpret_cast<SharedStorage<C>*>(
+      (reinterpret_cast<std::uintptr_t>(raw_smem) + 1023) / 1024 * 1024);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < C::kStages; ++i) {
+      cutlass::arch::ClusterBarrier::init(&smem.full[i], 1 + (C::kSparseByTma ? 0 : 128));
+      cutlass::arch::ClusterBarrier::init(&smem.empty[i], 4 * kConsumerGroups);
+    }
+    cutlass::arch::fence_barrier_init();
+  }
+  __syncthreads();
+
+  const int group = threadIdx.x / 128;
+  if (group == kConsumerGroups) {
+    cutlass::arch::warpgroup_reg_dealloc<C::kProducerRegisters>();
+    Producer<C>(p, smem).run();
+  } else {
+    cutlass::arch::warpgroup_reg_alloc<C::kConsumerRegisters>();
+    Consumer<C>::run(p, smem, group);
+  }
+}
+
+template <class C>
+constexpr int smem_bytes() {
+  return sizeof(SharedStorage<C>) + 1024;
+}
+
+}  // namespace sparsek::bsr::sm90

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "bsr_gemm/sm90/config.h"
+#include "bsr_gemm/sm90/params.h"
+#include "sparsek/types.h"
+
+namespace sparsek::bsr::sm90 {
+
+/// What chooses a kernel.
+struct KernelKey {
+  DType dtype = DType::float16;
+  Major sparse = Major::k;
+  Major dense = Major::k;
+  int inner = 64;
+  int tile_cols = 256;
+};
+
+/// One function for each `inner`, each in a file of its own.
+void launch_16(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream);
+void launch_32(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream);
+void launch_64(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream);
+
+}  // namespace sparsek::bsr::sm90

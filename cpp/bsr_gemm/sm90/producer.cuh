@@ -1,0 +1,183 @@
+#pragma once
+
+#include <cute/arch/copy_sm90_tma.hpp>
+
+#include "bsr_gemm/sm90/barrier.cuh"
+#include "bsr_gemm/sm90/layouts.cuh"
+#include "bsr_gemm/sm90/tiles.cuh"
+
+namespace sparsek::bsr::sm90 {
+
+constexpr std::uint64_t kCacheHint =
+    static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL);
+
+/// The warps that fill the stages. A K tile is assembled from boxes: pieces of the blocks that the
+/// rows of the group have at these k blocks, and the dense operand's rows that belong to them.
+/// Lane i of every warp knows box i; the warps share the copies out, since one takes a lane long to
+/// issue.
+template <class C>
+class Producer {
+ public:
+  using Element = typename C::Element;
+  using L = Layouts<C>;
+
+  __device__ Producer(const Params& p, SharedStorage<C>& smem)
+      : p_(p), smem_(smem), thread_(threadIdx.x % 128) {
+    log2_rows_ = C::kSparse == Major::k ? min(p.log2_block_rows, kLog2GroupRows) : kLog2Inner;
+    log2_k_ = C::kSparse == Major::k ? kLog2Inner : min(p.log2_block_k, kLog2TileK);
+    const int parts = kTileK >> log2_k_;
+    sparse_ = {(lane() / parts) << log2_rows_, (lane() % parts) << log2_k_};
+    if (sparse_.row < kTileRows) {
+      for (int k = sparse_.k / 16; k < (sparse_.k + (1 << log2_k_)) / 16; ++k) {
+        bits_ |= 1u << (k * kConsumerGroups + sparse_.row / kGroupRows);
+      }
+    }
+    // One box for a slice of k, or one for each 64 columns of it.
+    constexpr int kParts = kTileK / C::kInner;
+    const bool whole = C::kDense == Major::k || p.dense_in_chunks;
+    dense_ = {lane() / kParts * (whole ? C::kTileCols : 64), lane() % kParts * C::kInner};
+    log2_rows_in_group_ = max(0, kLog2GroupRows + 1 - p.log2_block_rows);
+  }
+
+  __device__ void run() {
+    int stage = 0;
+    std::uint32_t phase = 0;
+    Tiles tiles(p_, C::kTileCols);
+    while (tiles.valid()) {
+      const Tile tile = tiles.take();
+      Step step = fetch(tile, 0);
+      for (int t = 0; t < tile.steps; ++t) {
+        const Step now = step;
+        step = fetch(tile, t + 1);  // arrives while the stage is waited for
+        const std::uint32_t mask = mask_of(now);
+        wait(&smem_.empty[stage], phase ^ 1);
+        load(tile, now, mask, stage);
+        if (++stage == C::kStages) {
+          stage = 0;
+          phase ^= 1;
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr int kLog2Inner = C::kInner == 16 ? 4 : C::kInner == 32 ? 5 : 6;
+  static constexpr int kLog2TileK = 6;
+  static constexpr int kLog2GroupRows = 6;
+  static_assert(kTileRows / C::kInner * (kTileK / C::kInner) <= 32);
+  static_assert(kTileK / C::kInner * (C::kTileCols / 64) <= 32);
+
+  /// What a lane knows of a K tile: the block of its sparse box, the k block of its dense one.
+  struct Step {
+    std::int32_t value;
+    std::int32_t col;
+    int k;  // along the list
+  };
+  struct Box {
+    int row;
+    int k;
+  };
+
+  __device__ int lane() const { return thread_ % 32; }
+  __device__ int warp() const { return thread_ / 32; }
+  __device__ int block_row_mask() const { return (1 << p_.log2_block_rows) - 1; }
+  __device__ int block_k_mask() const { return (1 << p_.log2_block_k) - 1; }
+
+  __device__ Step fetch(const Tile& tile, int t) const {
+    Step step{-1, p_.absent_col, t * kTileK};
+    std::int64_t entry = tile.begin + ((step.k + sparse_.k) >> p_.log2_block_k);
+    if (bits_ != 0 && entry < tile.end) {
+      step.value =
+          p_.lists.values[(entry << log2_rows_in_group_) + (sparse_.row >> p_.log2_block_rows)];
+    }
+    entry = tile.begin + ((step.k + dense_.k) >> p_.log2_block_k);
+    if (entry < tile.end) step.col = p_.lists.cols[entry];
+    return step;
+  }
+
+  /// Bit k / 16 * 2 + row / 64: whether some block lies there.
+  __device__ std::uint32_t mask_of(const Step& step) const {
+    return __reduce_or_sync(0xffffffffu, step.value >= 0 ? bits_ : 0u);
+  }
+
+  __device__ void load(const Tile& tile, const Step& step, std::uint32_t mask, int stage) {
+    std::uint32_t bytes = sizeof(Element) * L::kDenseElements;
+    const bool wanted = (bits_ & mask) != 0;
+    if constexpr (C::kSparseByTma) {
+      const int boxes = __popc(__ballot_sync(0xffffffffu, wanted));
+      bytes += sizeof(Element) * (boxes << (log2_k_ + log2_rows_));
+    }
+    if (thread_ == 0) {
+      smem_.masks[stage] = mask;
+      arrive_expecting(&smem_.full[stage], bytes);
+    }
+    load_dense(tile, step, stage);
+    if constexpr (C::kSparseByTma) {
+      if (wanted && lane() % 4 == 3 - warp()) load_sparse(step, stage);
+    } else {
+      copy_sparse(step, mask, stage);
+    }
+  }
+
+  __device__ void load_dense(const Tile& tile, const Step& step, int stage) {
+    const Box box = dense_;
+    if (box.row >= C::kTileCols || lane() % 4 != warp()) return;
+    Element* const to = &smem_.dense[stage][L::dense_box(box.row, box.k)];
+    const int k = (step.col << p_.log2_block_k) + ((step.k + box.k) & block_k_mask());
+    const int col = tile.col + box.row;
+    if constexpr (C::kDense == Major::k) {
+      cute::SM90_TMA_LOAD_2D::copy(&p_.dense_map, &smem_.full[stage], kCacheHint, to, k, col);
+    } else if (p_.dense_in_chunks) {
+      cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, &smem_.full[stage], kCacheHint, to, 0, k,
+                                   col / 64);
+    } else {
+      cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, &smem_.full[stage], kCacheHint, to, col, k, 0);
+    }
+  }
+
+  __device__ void load_sparse(const Step& step, int stage) {
+    const Box box = sparse_;
+    const int row = box.row & block_row_mask(), k = (step.k + box.k) & block_k_mask();
+    cute::SM90_TMA_LOAD_3D::copy(&p_.sparse_map, &smem_.full[stage], kCacheHint,
+                                 &smem_.sparse[stage][L::sparse_box(box.row, box.k)],
+                                 C::kSparse == Major::k ? k : row, C::kSparse == Major::k ? row : k,
+                                 step.value);
+  }
+
+  /// Every thread copies units of 16 bytes; zeros where a row has no block.
+  __device__ void copy_sparse(const Step& step, std::uint32_t mask, int stage) {
+    constexpr int kUnits = L::kSparseElements / 8 / 128;  // of a thread
+    constexpr int kLine = C::kInner / 8;                  // units
+    constexpr int kLines = C::kSparse == Major::k ? kTileRows : kTileK;
+    const std::uint32_t to = shared_address(smem_.sparse[stage]);
+    const auto* values = static_cast<const Element*>(p_.sparse_values);
+#pragma unroll 4
+    for (int i = 0; i < kUnits; ++i) {
+      const int unit = i * 128 + thread_;
+      const int line = unit / kLine % kLines;
+      const int inner = unit / (kLine * kLines) * C::kInner + unit % kLine * 8;
+      const int row = C::kSparse == Major::k ? line : inner;
+      const int k = C::kSparse == Major::k ? inner : line;
+      const int box = ((row >> log2_rows_) << (kLog2TileK - log2_k_)) + (k >> log2_k_);
+      const std::int32_t value = __shfl_sync(0xffffffffu, step.value, box);
+      if ((mask >> (k / 16 * kConsumerGroups + row / kGroupRows) & 1) == 0) continue;
+      const int block_row = row & block_row_mask(), block_k = (step.k + k) & block_k_mask();
+      const std::int64_t from =
+          max(value, 0) * p_.sparse_block_stride +
+          (C::kSparse == Major::k ? block_row * p_.sparse_line_stride + block_k
+                                  : block_k * p_.sparse_line_stride + block_row);
+      copy_async(to + L::sparse_unit(row, k), values + from, value >= 0 ? 16 : 0);
+    }
+    arrive_after_copies(&smem_.full[stage]);
+  }
+
+  const Params& p_;
+  SharedStorage<C>& smem_;
+  int thread_;
+  int log2_rows_, log2_k_;  // of a sparse box
+  int log2_rows_in_group_;
+  Box sparse_, dense_;      // of this lane
+  std::uint32_t bits_ = 0;  // of the sparse one, 0 where there is none
+};
+
+}  // namespace sparsek::bsr::sm90

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "bsr_gemm/sm90/config.h"
+#include "bsr_gemm/sm90/params.h"
+
+namespace sparsek::bsr::sm90 {
+
+/// One tile of the result.
+struct Tile {
+  std::int32_t group;  // of the sparse operand's rows
+  std::int32_t col;    // first one
+  std::int64_t begin;  // entries of the group
+  std::int64_t end;
+  std::int32_t steps;  // K tiles
+};
+
+/// The tiles of a CTA, in the order in which all roles walk them: one panel of columns after the
+/// other, so that it is read once, in it the longest row groups first. CTAs take turns forwards and
+/// backwards, so that none always has the longer ones.
+class Tiles {
+ public:
+  __device__ Tiles(const Params& p, int tile_cols) : p_(p), tile_cols_(tile_cols) { load(); }
+
+  __device__ bool valid() const { return index_ < p_.num_tiles; }
+
+  /// Moves on; what it loads is not needed before the next call.
+  __device__ Tile take() {
+    Tile tile;
+    tile.group = group_.index;
+    tile.col = col_tile_ * tile_cols_;
+    tile.begin = group_.begin;
+    tile.end = group_.begin + group_.length;
+    tile.steps = static_cast<std::int32_t>(
+        ((static_cast<std::int64_t>(group_.length) << p_.log2_block_k) + kTileK - 1) / kTileK);
+    ++turn_;
+    load();
+    return tile;
+  }
+
+ private:
+  __device__ void load() {
+    index_ = turn_ * gridDim.x + (turn_ % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
+    if (!valid()) return;
+    col_tile_ = index_ / p_.lists.num_groups;
+    const int4 raw =
+        __ldg(reinterpret_cast<const int4*>(p_.lists.groups) + index_ % p_.lists.num_groups);
+    group_ = reinterpret_cast<const RowGroup&>(raw);
+  }
+
+  const Params& p_;
+  int tile_cols_;
+  int turn_ = 0;
+  std::int32_t index_ = 0, col_tile_ = 0;
+  RowGroup group_{};
+};
+
+}  // namespace sparsek::bsr::sm90

@@ -1,0 +1,222 @@
+// What the sm90 backend decides before a kernel runs: which keys a q tile visits, in which order,
+// and by which kernel.
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "attention/backends.h"
+#include "attention/sm90/choice.h"
+#include "attention/sm90/kv_visits.h"
+#include "attention/sm90/piece_grid.h"
+#include "attention/sm90/schedule.h"
+#include "check.h"
+
+using namespace sparsek;
+using namespace sparsek::attn;
+
+namespace {
+
+/// Every allowed pair lies in the visited range, and a range that needs no erasing has only such.
+void test_visited_keys_cover_the_band() {
+  const std::optional<std::int64_t> bounds[] = {std::nullopt, 0, 5, 90};
+  for (const int q_len : {1, 63, 64, 200}) {
+    for (const int kv_len : {1, 64, 150, 333}) {
+      for (const bool causal : {false, true}) {
+        for (const auto& left : bounds) {
+          for (const auto& right : bounds) {
+            const Band band = make_band(q_len, kv_len, causal, left, right);
+            for (int begin = 0; begin < q_len; begin += 64) {
+              const int end = std::min(begin + 64, q_len);
+              const sm90::KeyRange visible = sm90::visible_keys(band, begin, end);
+              const sm90::KeyRange shared = sm90::shared_keys(band, begin, end);
+              for (int key = 0; key < kv_len; ++key) {
+                int seen = 0;
+                for (int query = begin; query < end; ++query) {
+                  seen += key >= band.begin(query) && key < band.end(query);
+                }
+                CHECK(seen == 0 || sm90::meets(visible, key, key + 1), q_len, kv_len, begin, key);
+                CHECK(!sm90::contains(shared, key, key + 1) || seen == end - begin, q_len, kv_len,
+                      begin, key);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+/// However tiles and blocks divide each other, a list's keys come once each and in order.
+void test_pieces_cover_the_list() {
+  for (const int tile_kv : {64, 96, 112, 128, 176}) {
+    for (const int kv_block : {16, 32, 48, 64, 96, 128, 256, 384}) {
+      const sm90::PieceGrid grid = sm90::make_piece_grid(tile_kv, kv_block);
+      CHECK_EQ(grid.per_tile * grid.keys, tile_kv, kv_block);
+      CHECK_EQ(grid.per_block * grid.keys, kv_block, tile_kv);
+      const int num_blocks = 5;
+      int expected = 0;
+      for (int tile = 0; expected < num_blocks * kv_block; ++tile) {
+        for (int lane = 0; lane < grid.per_tile; ++lane) {
+          // As the producer's lane counts.
+          int entry = lane / grid.per_block;
+          int piece = lane % grid.per_block;
+          for (int i = 0; i < tile; ++i) {
+            entry += grid.entry_step;
+            piece += grid.piece_step;
+            if (piece >= grid.per_block) {
+              piece -= grid.per_block;
+              ++entry;
+            }
+          }
+          CHECK_EQ(entry * kv_block + piece * grid.keys, expected, tile_kv, kv_block, tile, lane);
+          expected += grid.keys;
+        }
+      }
+    }
+  }
+}
+
+/// Every q tile of every head is visited once.
+void test_schedule_visits_every_tile_once() {
+  for (const int num_q_tiles : {1, 3, 10}) {
+    for (const int num_heads : {1, 5, 16}) {
+      for (const int batch : {1, 3}) {
+        for (const int section : {0, 16}) {
+          for (const int ctas : {1, 7, 132}) {
+            sm90::Schedule schedule;
+            schedule.num_q_tiles = num_q_tiles;
+            schedule.num_heads = num_heads;
+            schedule.num_tiles = num_q_tiles * num_heads * batch;
+            schedule.section = section;
+            std::set<std::vector<int>> seen;
+            for (int cta = 0; cta < ctas; ++cta) {
+              for (int round = 0;; ++round) {
+                const int place = sm90::place_of(round, cta, ctas);
+                if (place >= schedule.num_tiles) break;
+                const sm90::QTile tile = sm90::tile_at(schedule, place);
+                CHECK(tile.q_tile >= 0 && tile.q_tile < num_q_tiles && tile.head >= 0 &&
+                      tile.head < num_heads && tile.batch >= 0 && tile.batch < batch);
+                const bool fresh = seen.insert({tile.q_tile, tile.head, tile.batch}).second;
+                CHECK(fresh, place, num_q_tiles, num_heads, batch, section, ctas);
+              }
+            }
+            CHECK_EQ(static_cast<int>(seen.size()), schedule.num_tiles, section, ctas);
+          }
+        }
+      }
+    }
+  }
+}
+
+Problem problem(std::int64_t head_dim, std::int64_t value_dim, std::int64_t q_len) {
+  Problem p;
+  p.batch = 1;
+  p.q_len = q_len;
+  p.kv_len = q_len;
+  p.num_q_heads = p.num_kv_heads = 16;
+  p.head_dim = head_dim;
+  p.value_dim = value_dim;
+  p.device.device = {DeviceType::cuda, 0};
+  p.device.compute_capability = 90;
+  p.device.num_sms = 132;
+  p.scale = 0.125f;
+  p.band = make_band(q_len, q_len, false, std::nullopt, std::nullopt);
+  return p;
+}
+
+void check_choice(const Problem& p, int head_dim, int value_dim, int tile_q, int tile_kv) {
+  const sm90::Choice choice = sm90::choose(p);
+  CHECK(choice.kernel != nullptr, p.head_dim);
+  if (choice.kernel == nullptr) return;
+  CHECK_EQ(choice.kernel->head_dim, head_dim, p.head_dim);
+  CHECK_EQ(choice.kernel->value_dim, value_dim, p.head_dim);
+  CHECK_EQ(choice.kernel->tile_q, tile_q, p.head_dim);
+  CHECK_EQ(choice.kernel->tile_kv, tile_kv, p.head_dim);
+}
+
+void test_choice() {
+  check_choice(problem(64, 64, 16384), 64, 64, 192, 128);
+  check_choice(problem(64, 64, 1024), 64, 64, 128, 128);  // 96 tiles of 192 would leave SMs idle
+  check_choice(problem(8, 8, 16384), 64, 64, 192, 128);
+  check_choice(problem(80, 80, 4096), 96, 96, 128, 128);
+  check_choice(problem(128, 128, 4096), 128, 128, 128, 176);
+  check_choice(problem(64, 128, 4096), 128, 128, 128, 176);
+  check_choice(problem(192, 128, 4096), 192, 128, 128, 128);
+  check_choice(problem(192, 192, 4096), 192, 192, 128, 112);
+  check_choice(problem(256, 256, 4096), 256, 256, 128, 80);
+
+  Problem lists = problem(64, 64, 16384);
+  lists.has_mask = true;
+  lists.kv_block = 64;
+  lists.q_block = 128;
+  check_choice(lists, 64, 64, 128, 128);
+  CHECK(sm90::choose(lists).ordered);
+  lists.q_block = 192;
+  check_choice(lists, 64, 64, 64, 128);
+  lists.q_block = 64;
+  check_choice(lists, 64, 64, 64, 128);
+  lists.head_dim = lists.value_dim = 192;  // narrow tiles of 192 are not compiled
+  check_choice(lists, 256, 256, 64, 64);
+  lists.q_len = lists.kv_len = 256;
+  CHECK(!sm90::choose(lists).ordered);
+
+  Problem causal = problem(128, 128, 4096);
+  CHECK_EQ(sm90::choose(causal).section, 0);
+  causal.band = make_band(4096, 4096, true, std::nullopt, std::nullopt);
+  CHECK(sm90::choose(causal).section > 0);
+  CHECK(sm90::choose(problem(264, 264, 64)).kernel == nullptr);
+}
+
+/// What the backend declines, and in which words.
+void test_reasons() {
+  const auto reason = [](const Problem& p) {
+    for (const AttentionBackend& backend : backends()) {
+      if (std::string(backend.name) == "sm90") return backend.supports(p).value_or("");
+    }
+    return std::string("no such backend");
+  };
+  const auto expect = [&](const Problem& p, const std::string& text) {
+    const std::string got = reason(p);
+    CHECK(got.find(text) != std::string::npos, text, got);
+  };
+  CHECK_EQ(reason(problem(64, 64, 100)), std::string());
+  expect(problem(320, 64, 100), "head_dim is 320, expected at most 256");
+  expect(problem(64, 320, 100), "value_dim is 320, expected at most 256");
+  Problem p = problem(64, 64, 100);
+  p.has_mask = true;
+  p.q_block = 64;
+  p.kv_block = 24;
+  expect(p, "mask blocks are 64 x 24, expected multiples of 64 x 16");
+  p.q_block = 32;
+  p.kv_block = 16;
+  expect(p, "mask blocks are 32 x 16");
+  p = problem(64, 64, 100);
+  p.v_alignment = 8;
+  expect(p, "v has rows at multiples of 8 bytes, expected 16 (TMA)");
+  p = problem(64, 64, 100);
+  p.scale = -1;
+  expect(p, "scale is -1, expected a positive finite number");
+  p = problem(64, 64, 100);
+  p.wants_weights = true;
+  expect(p, "weights");
+  p = problem(64, 64, 100);
+  p.dtype = DType::float32;
+  expect(p, "dtype is float32, expected float16 or bfloat16");
+  p = problem(64, 64, 100);
+  p.device.compute_capability = 80;
+  expect(p, "sm_80), expected sm_90");
+  p = problem(64, 64, std::int64_t{1} << 30);
+  expect(p, "lengths are 1073741824");
+}
+
+}  // namespace
+
+int main() {
+  test_visited_keys_cover_the_band();
+  test_pieces_cover_the_list();
+  test_schedule_visits_every_tile_once();
+  test_choice();
+  test_reasons();
+  return failures() != 0;
+}
