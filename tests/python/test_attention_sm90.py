@@ -76,7 +76,7 @@ def lists(rng, counts, num_blocks, width):
 
 
 def test_one_long_list_among_short_ones(rng):
-    """More q tiles than the chip holds at once, so that they are ordered by length."""
+    """More q tiles than the chip holds at once."""
     heads, length = 24, 4096
     counts = rng.integers(0, 3, (1, heads, length // 128), dtype=np.int32)
     counts[0, 3, 17] = length // 128

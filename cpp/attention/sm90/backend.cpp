@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::int64_t kMaxHeadDim = 256;
 constexpr std::int64_t kMaxLength = std::int64_t{1} << 29;  // sums of two positions stay in 32 bits
-constexpr std::size_t kCounterBytes = 256;
 
 Reason available() { return why_no_gpu(90); }
 
@@ -60,10 +59,7 @@ Reason supports(const Problem& p) {
   return std::nullopt;
 }
 
-std::size_t workspace_bytes(const Problem& p) {
-  const Choice choice = choose(p);
-  return choice.ordered ? kCounterBytes + static_cast<std::size_t>(choice.num_tiles) * 4 : 0;
-}
+std::size_t workspace_bytes(const Problem&) { return 0; }
 
 /// A (B, S, H, D) tensor for TMA.
 CUtensorMap map_of(const char* name, const TensorView& tensor, int box_columns, int box_rows) {
@@ -108,11 +104,6 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   params.schedule = {static_cast<std::int32_t>(choice.num_tiles),
                      static_cast<std::int32_t>(choice.num_q_tiles),
                      static_cast<std::int32_t>(p.num_q_heads), choice.section};
-  if (choice.ordered) {
-    auto* memory = static_cast<char*>(args.workspace);
-    params.schedule.next = reinterpret_cast<std::int32_t*>(memory);
-    params.schedule.order = reinterpret_cast<std::int32_t*>(memory + kCounterBytes);
-  }
   return params;
 }
 
@@ -122,7 +113,6 @@ void run(const Problem& p, const AttentionArgs& args) {
   const Choice choice = choose(p);
   if (log_enabled()) log_once(cat("attention sm90 ", to_string(choice)));
   const Params params = make_params(p, args, choice);
-  if (choice.ordered) order_tiles(params, choice.kernel->tile_q, stream);
   choice.kernel->launch(p.dtype, params, choice.num_ctas, stream);
 }
 

@@ -15,11 +15,10 @@ constexpr Kernel row(double cost = 1) {
 
 // By head_dim: the first that is wide enough has the least to fill with zeros.
 constexpr Kernel kKernels[] = {
-    row<Dense64>(),        row<Dense64Small>(1.25), row<Dense96>(),      row<Dense128>(),
-    row<Dense192x128>(),   row<Dense192>(),         row<Dense256>(),     row<Lists64>(),
-    row<Lists96>(),        row<Lists128>(),         row<Lists192x128>(), row<Lists192>(),
-    row<Lists256>(),       row<NarrowLists64>(),    row<NarrowLists128>(),
-    row<NarrowLists256>(),
+    row<Dense64>(),      row<Dense64Small>(1.25), row<Dense96>(),        row<Dense128>(),
+    row<Dense192x128>(), row<Dense192>(),         row<Dense256>(),       row<Lists64>(),
+    row<Lists96>(),      row<Lists128>(),         row<Lists192x128>(),   row<Lists192>(),
+    row<Lists256>(),     row<NarrowLists64>(),    row<NarrowLists128>(), row<NarrowLists256>(),
 };
 
 // Heads whose q tiles are visited together under a band that makes them unequal: enough for every
@@ -70,7 +69,6 @@ Choice choose(const Problem& p) {
   choice.num_tiles = choice.num_q_tiles * p.num_q_heads * p.batch;
   choice.num_ctas = static_cast<int>(std::min<std::int64_t>(
       choice.num_tiles, std::int64_t{p.device.num_sms} * choice.kernel->ctas_per_sm));
-  choice.ordered = p.has_mask && choice.num_tiles > choice.num_ctas;
   if (!p.has_mask && is_unequal(p)) choice.section = kSectionHeads;
   return choice;
 }
@@ -78,10 +76,8 @@ Choice choose(const Problem& p) {
 std::string to_string(const Choice& choice) {
   const Kernel& k = *choice.kernel;
   return cat("head_dim=", k.head_dim, " value_dim=", k.value_dim, " tile=", k.tile_q, "x",
-             k.tile_kv, " stages=", k.stages, " ctas_per_sm=", k.ctas_per_sm, " schedule=",
-             choice.ordered   ? "longest list first"
-             : choice.section ? "longest first"
-                              : "in order",
+             k.tile_kv, " stages=", k.stages, " ctas_per_sm=", k.ctas_per_sm,
+             " schedule=", choice.section ? "longest first" : "in order",
              " ctas=", choice.num_ctas);
 }
 

@@ -34,8 +34,4 @@ using NarrowLists256 = Config<256, 256, 64, 64, 2, true>;
 template <class C>
 void launch(DType dtype, const Params& params, int num_ctas, cudaStream_t stream);
 
-/// Fills `schedule.order` with the q tiles, those with the longest lists first, and sets
-/// `schedule.next` to zero. `tile_q`: queries of a tile.
-void order_tiles(const Params& params, int tile_q, cudaStream_t stream);
-
 }  // namespace sparsek::attn::sm90

@@ -12,8 +12,6 @@ struct Schedule {
   std::int32_t num_q_tiles = 0;  // of one head
   std::int32_t num_heads = 0;
   std::int32_t section = 0;  // heads that are visited together, longest tiles first; 0: in order
-  const std::int32_t* order = nullptr;  // the tiles, longest list first; null: computed
-  std::int32_t* next = nullptr;         // the next entry of `order` to take
 };
 
 struct QTile {

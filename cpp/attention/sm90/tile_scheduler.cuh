@@ -11,14 +11,9 @@ struct TileScheduler {
 
   /// False when none is left.
   __device__ __forceinline__ bool next(QTile& tile) {
-    std::int32_t place;
-    if (schedule.order != nullptr) {
-      place = atomicAdd(schedule.next, 1);
-    } else {
-      place = place_of(round++, blockIdx.x, gridDim.x);
-    }
+    const std::int32_t place = place_of(round++, blockIdx.x, gridDim.x);
     if (place >= schedule.num_tiles) return false;
-    tile = tile_at(schedule, schedule.order != nullptr ? schedule.order[place] : place);
+    tile = tile_at(schedule, place);
     return true;
   }
 };
