@@ -57,7 +57,8 @@ def attention(
         ValueError, TypeError: an argument is wrong; the message names it, what was expected and what was given.
         NotImplementedError: no backend takes the problem; the message gives each one's reason.
 
-    Source: the online softmax of the CPU backend is that of Dao et al., FlashAttention (arXiv:2205.14135).
+    Source: the online softmax of `cpu` and `sm90` is that of Dao et al., FlashAttention (arXiv:2205.14135); the turns
+    of `sm90`'s warpgroups at the tensor cores are those of Shah et al., FlashAttention-3 (arXiv:2407.08608).
     """
     if layout not in _LAYOUTS:
         raise ValueError(f'layout: expected "bshd" or "bhsd", got {layout!r}')
