@@ -231,11 +231,6 @@ def test_more_heads_than_a_grid_axis(rng):
     spot_check(q, k, v, out, rows, lambda head, row: torch.arange(row + 1, device="cuda"))
 
 
-def test_it_is_the_default(rng):
-    q, k, v = (normal(rng, 1, 300, 2, 64) for _ in range(3))
-    assert torch.equal(attention(q, k, v), attention(q, k, v, backend="sm90"))
-
-
 def test_narrow_values_are_written_alone(rng):
     """A value dim of no multiple of 8 in rows of 16 bytes: its neighbours stay as they are."""
     q, k = (normal(rng, 1, 70, 2, 64) for _ in range(2))
