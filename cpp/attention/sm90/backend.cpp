@@ -4,6 +4,7 @@
 #include "attention/backends.h"
 #include "attention/sm90/choice.h"
 #include "core/cuda_check.h"
+#include "core/sm90.h"
 #include "primitives/tensor_map.h"
 
 namespace sparsek::attn::sm90 {
@@ -15,16 +16,7 @@ constexpr std::int64_t kMaxLength = std::int64_t{1} << 29;  // sums of two posit
 Reason available() { return why_no_gpu(90); }
 
 Reason supports(const Problem& p) {
-  if (p.device.device.type != DeviceType::cuda) {
-    return cat("arrays are on ", p.device.device, ", expected a CUDA device");
-  }
-  if (p.device.compute_capability != 90) {
-    return cat(p.device.device, " is ", p.device.name, " (sm_", p.device.compute_capability,
-               "), expected sm_90");
-  }
-  if (p.dtype != DType::float16 && p.dtype != DType::bfloat16) {
-    return cat("dtype is ", p.dtype, ", expected float16 or bfloat16");
-  }
+  if (Reason reason = why_not_sm90(p.device, p.dtype)) return reason;
   if (p.head_dim > kMaxHeadDim) {
     return cat("head_dim is ", p.head_dim, ", expected at most ", kMaxHeadDim);
   }

@@ -4,6 +4,7 @@
 #include "attention/sm90_unfused/config.h"
 #include "attention/sm90_unfused/kernels.h"
 #include "core/cuda_check.h"
+#include "core/sm90.h"
 
 namespace sparsek::attn::sm90_unfused {
 namespace {
@@ -11,16 +12,7 @@ namespace {
 Reason available() { return why_no_gpu(90); }
 
 Reason supports(const Problem& p) {
-  if (p.device.device.type != DeviceType::cuda) {
-    return cat("arrays are on ", to_string(p.device.device), ", expected a CUDA device");
-  }
-  if (p.device.compute_capability != 90) {
-    return cat(to_string(p.device.device), " is ", p.device.name, " (sm_",
-               p.device.compute_capability, "), expected sm_90");
-  }
-  if (p.dtype != DType::float16 && p.dtype != DType::bfloat16) {
-    return cat("dtype is ", to_string(p.dtype), ", expected float16 or bfloat16");
-  }
+  if (Reason reason = why_not_sm90(p.device, p.dtype)) return reason;
   if (p.head_dim > kMaxHeadDim || p.head_dim % 8 != 0) {
     return cat("head_dim is ", p.head_dim, ", expected a multiple of 8 up to ", kMaxHeadDim);
   }

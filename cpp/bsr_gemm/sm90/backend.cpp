@@ -5,6 +5,7 @@
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/tensor_map.h"
 #include "core/cuda_check.h"
+#include "core/sm90.h"
 
 namespace sparsek::bsr::sm90 {
 namespace {
@@ -44,16 +45,7 @@ std::int64_t num_tiles(const Sides& s, int tile_cols) {
 Reason available() { return why_no_gpu(90); }
 
 Reason supports(const Problem& p) {
-  if (p.device.device.type != DeviceType::cuda) {
-    return cat("arrays are on ", to_string(p.device.device), ", expected a CUDA device");
-  }
-  if (p.device.compute_capability != 90) {
-    return cat(to_string(p.device.device), " is ", p.device.name, " (sm_",
-               p.device.compute_capability, "), expected sm_90");
-  }
-  if (p.dtype != DType::float16 && p.dtype != DType::bfloat16) {
-    return cat("dtype is ", to_string(p.dtype), ", expected float16 or bfloat16");
-  }
+  if (Reason reason = why_not_sm90(p.device, p.dtype)) return reason;
   if (p.product != Product::sparse_dense && p.product != Product::dense_sparse) {
     return "expected one block-sparse operand and a dense result";
   }
