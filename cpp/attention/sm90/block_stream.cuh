@@ -49,7 +49,7 @@ __device__ __forceinline__ Entry read_entry(const BlockMaskView& mask, std::int6
 /// The keys of a q tile's block list. Used by a whole warp, each lane asking for its own piece.
 class ListStream {
  public:
-  /// `head` was read ahead; `first_piece` is this lane's of the first tile.
+  /// `head` was read ahead; `lane_piece` is the place in a tile of this lane's piece.
   __device__ __forceinline__ ListStream(const Params& params, BlockQueue& queue,
                                         const ListHead& head, const KeyRange& visible,
                                         std::int32_t lane_piece)

@@ -17,9 +17,8 @@ constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a 
 ///   what
 ///                         a single CTA on an SM needs; with several, their warpgroups fill each
 ///                         other's gaps, and the registers buy more of them
-///   poly                  of 16 exponentials, those computed on the FMA pipes
 template <int HeadDim, int ValueDim, int TileQ, int TileKv, int Stages, bool Lists,
-          int CtasPerSm = 1, bool Overlap = CtasPerSm == 1, int Poly = 0>
+          int CtasPerSm = 1, bool Overlap = CtasPerSm == 1>
 struct Config {
   static constexpr int kHeadDim = HeadDim;
   static constexpr int kValueDim = ValueDim;
@@ -30,7 +29,6 @@ struct Config {
   static constexpr int kCtasPerSm = CtasPerSm;
   static constexpr bool kOverlap = Overlap;
   static constexpr bool kPingPong = Overlap && TileQ > 64;  // take turns at the tensor cores
-  static constexpr int kPoly = Poly;
 
   static constexpr int kConsumers = TileQ / 64;  // warpgroups
   // Alone on its SM, a CTA has a whole warpgroup as producer, which setmaxnreg asks for; with

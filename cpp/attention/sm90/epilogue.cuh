@@ -3,6 +3,7 @@
 #include <cute/tensor.hpp>
 
 #include "attention/sm90/params.h"
+#include "attention/sm90/row_softmax.cuh"
 #include "attention/sm90/storage.cuh"
 
 namespace sparsek::attn::sm90 {
@@ -64,9 +65,9 @@ __device__ __forceinline__ void store_row_by_element(const Accumulator& output, 
 
 /// Row r of a thread's two. (Known at compile time: a loop that is not unrolled would move the
 /// fragment to local memory.)
-template <class Element, class C, int r, class Accumulator, class Softmax>
+template <class Element, class C, int r, class Accumulator>
 __device__ __forceinline__ void finish_row(const Params& params, const Work& work, int tile_row,
-                                           const Accumulator& output, const Softmax& softmax) {
+                                           const Accumulator& output, const RowSoftmax& softmax) {
   const std::int64_t query = work.q_begin + tile_row + 8 * r;
   const bool inside = query < params.q_len;
   const std::int32_t columns = inside ? params.out.value_dim : 0;
@@ -84,9 +85,9 @@ __device__ __forceinline__ void finish_row(const Params& params, const Work& wor
 }
 
 /// Divides by the rows' sums and writes O and lse.
-template <class Element, class C, class Accumulator, class Softmax>
+template <class Element, class C, class Accumulator>
 __device__ __forceinline__ void store(const Params& params, const Work& work, int tile_row,
-                                      const Accumulator& output, const Softmax& softmax) {
+                                      const Accumulator& output, const RowSoftmax& softmax) {
   finish_row<Element, C, 0>(params, work, tile_row, output, softmax);
   finish_row<Element, C, 1>(params, work, tile_row, output, softmax);
 }

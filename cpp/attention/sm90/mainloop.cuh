@@ -30,7 +30,6 @@ class Consumer {
       MmaQK{}, cute::Shape<cute::_64, cute::Int<C::kTileKv>>{}));
   using Accumulator = decltype(cute::partition_fragment_C(
       MmaPV{}, cute::Shape<cute::_64, cute::Int<C::kValueDim>>{}));
-  using Softmax = RowSoftmax<C::kPoly>;
 
   __device__ __forceinline__ Consumer(const Params& params, Storage<Element, C>& storage, int group)
       : params_(params), storage_(storage), group_(group), thread_(threadIdx.x % kWarpGroup) {}
@@ -46,7 +45,8 @@ class Consumer {
   }
 
   /// O of one q tile, not yet divided by the rows' sums.
-  __device__ __forceinline__ void compute(const Work& work, Accumulator& tOrO, Softmax& softmax) {
+  __device__ __forceinline__ void compute(const Work& work, Accumulator& tOrO,
+                                          RowSoftmax& softmax) {
     using namespace cute;
     MmaQK mma_qk;
     MmaPV mma_pv;

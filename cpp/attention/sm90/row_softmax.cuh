@@ -3,14 +3,12 @@
 #include <cute/tensor.hpp>
 
 #include "attention/sm90/config.h"
-#include "primitives/exp2.cuh"
+#include "primitives/ptx.cuh"
 
 namespace sparsek::attn::sm90 {
 
 /// The online softmax (Dao et al., arXiv:2205.14135) of a thread's two rows. Element 4 * j + 2 * r
 /// + c of a score or output fragment belongs to row r; the four lanes of a quad share a row.
-///   kPoly: of 16 exponentials, those computed by a polynomial
-template <int kPoly>
 class RowSoftmax {
  public:
   __device__ __forceinline__ explicit RowSoftmax(float scale_log2) : scale_(scale_log2) {
@@ -90,9 +88,7 @@ class RowSoftmax {
     for (int i = 0; i < cute::size(scores); ++i) {
       const int r = i / 2 % 2;
       const float x = fmaf(scores(i), scale_, -offset[r]);
-      // Spread over the tile, so that both units always have work.
-      const bool poly = i * kPoly / 16 != (i + 1) * kPoly / 16;
-      scores(i) = poly ? exp2_cubic(x) : ptx::exp2_approx(x);
+      scores(i) = ptx::exp2_approx(x);
       sum_[r] += scores(i);
     }
   }
