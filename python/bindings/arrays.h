@@ -52,6 +52,7 @@ struct BoundBsrMatrix {
 
 void bind_attention(nb::module_& module);
 void bind_exchange(nb::module_& module);
+void bind_jax(nb::module_& module);
 void bind_bsr_gemm(nb::module_& module);
 void bind_system(nb::module_& module);
 

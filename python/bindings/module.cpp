@@ -31,4 +31,5 @@ NB_MODULE(_core, module) {
   sparsek::python::bind_exchange(module);
   sparsek::python::bind_attention(module);
   sparsek::python::bind_bsr_gemm(module);
+  sparsek::python::bind_jax(module);
 }

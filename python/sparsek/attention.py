@@ -51,7 +51,7 @@ def attention(
 
     Returns:
         out, or (out, lse), (out, weights), (out, lse, weights): arrays of q's library, on its current stream. (JAX has
-        no stream to give: there the call waits for the result.)
+        no stream to give: there the call waits for the result. Inside jax.jit it is `sparsek.jax.attention`.)
 
     Raises:
         ValueError, TypeError: an argument is wrong; the message names it, what was expected and what was given.
@@ -68,6 +68,23 @@ def attention(
         )
     left, right = (None, None) if window is None else _window(window)
     library = frameworks.of(q, "q")
+    if library.may_trace and library.traced(q):
+        from . import jax
+
+        frameworks.refuse_under_jit("out", out)
+        return jax.attention(
+            q,
+            k,
+            v,
+            mask=mask,
+            causal=causal,
+            window=window,
+            scale=scale,
+            layout=layout,
+            return_lse=return_lse,
+            return_weights=return_weights,
+            backend=backend,
+        )
     library.check_no_grad("q", q)
     frameworks.of(k, "k").check_no_grad("k", k)
     frameworks.of(v, "v").check_no_grad("v", v)

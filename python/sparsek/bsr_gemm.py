@@ -41,7 +41,8 @@ def bsr_gemm(
         backend: a name from `sparsek.backends()`; by default the first that takes the problem.
 
     Returns:
-        An array of the library of a's (or b's) values on its current stream, or a BSRMatrix.
+        An array of the library of a's (or b's) values on its current stream, or a BSRMatrix. Inside jax.jit it is
+        `sparsek.jax.bsr_gemm`.
 
     Raises:
         ValueError, TypeError: an argument is wrong; the message names it, what was expected and what was given.
@@ -61,6 +62,12 @@ def bsr_gemm(
     # Results are made by the library of the dense operand, the one that the caller computes with.
     like = a_values if not isinstance(a, BSRMatrix) else b_values if not isinstance(b, BSRMatrix) else a_values
     library = frameworks.of(like)
+    if library.may_trace and (library.traced(a_values) or library.traced(b_values)):
+        from . import jax
+
+        for name, given in (("out_pattern", out_pattern), ("out", out)):
+            frameworks.refuse_under_jit(name, given)
+        return jax.bsr_gemm(a, b, alpha=alpha, c=c, beta=beta, out_dtype=out_dtype, backend=backend)
     dtype = library.dtype(like) if out_dtype is None else frameworks.dtype_name(out_dtype)
     if dtype not in ("float16", "bfloat16", "float32"):
         name = "a" if out_dtype is None else "out_dtype"

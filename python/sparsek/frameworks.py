@@ -22,6 +22,7 @@ class Framework:
     """Any object with `__dlpack__` and `__dlpack_device__`, in host memory."""
 
     name = "dlpack"
+    may_trace = False  # whether its arrays may be without values, see Jax
     exchange: Any = None  # the `_core.Exchange` of its arrays, which are then read without a Python call
 
     def device(self, array: Array) -> str:
@@ -233,17 +234,28 @@ class Jax(Framework):
     """JAX shows no stream: work goes to the legacy default stream, behind the inputs, and is waited for."""
 
     name = "jax"
+    may_trace = True
 
     def __init__(self) -> None:
         import jax
 
         self._jax = jax
 
-    def device(self, array: Array) -> str:
+    def traced(self, array: Array) -> bool:
+        """Whether the array stands for one that JAX will know only when it runs a compiled function."""
+        return isinstance(array, self._jax.core.Tracer)
+
+    def _device(self, array: Array) -> Any:
+        if self.traced(array):
+            return None  # nobody knows yet where it will be
         devices = array.devices()
         if len(devices) != 1:
             raise ValueError(f"expected an array on one device, got one sharded over {len(devices)}")
         (device,) = devices
+        return device
+
+    def device(self, array: Array) -> str:
+        device = self._device(array) or self._jax.devices()[0]
         return "cpu" if device.platform == "cpu" else f"cuda:{device.local_hardware_id}"
 
     def stream(self, array: Array) -> int:
@@ -255,26 +267,35 @@ class Jax(Framework):
         return array.__dlpack__(stream=_LEGACY_STREAM)
 
     def empty(self, shape: tuple[int, ...], dtype: str, like: Array) -> Array:
-        (device,) = like.devices()
+        device = self._device(like)
         # A fresh buffer that nothing else refers to: the one place where writing to a JAX array is sound.
         return self._jax.numpy.empty(shape, dtype, device=device).block_until_ready()
 
     def from_numpy(self, array: np.ndarray, like: Array) -> Array:
-        (device,) = like.devices()
-        return self._place(array, device)
+        return self._place(array, self._device(like))
 
     def _place(self, array: Array, device: Any) -> Array:
-        with self._jax.enable_x64(True):  # else int64 becomes int32
+        # int64 would become int32; and while JAX traces, a traced array that may be kept for a later call.
+        with self._jax.enable_x64(True), self._jax.ensure_compile_time_eval():
             return self._jax.device_put(array, device)
 
     def to_numpy(self, array: Array) -> np.ndarray:
+        if self.traced(array):
+            raise TypeError(
+                "expected arrays with known values, got one that jax.jit is tracing: do this outside of jit "
+                "(BlockMask.from_indices and from_csr go without values under check=False)"
+            )
         return np.asarray(array)
 
     def to_device(self, array: Array, device: str) -> Array:
+        if self.traced(array):
+            return array
         kind, _, index = device.partition(":")
         return self._place(array, self._jax.local_devices(backend=kind)[int(index or 0)])
 
     def contiguous(self, array: Array, dtype: str) -> Array:
+        if self.traced(array):
+            return array if dtype == "int64" else array.astype(dtype)  # sparsek.jax widens offsets
         with self._jax.enable_x64(True):
             return array.astype(dtype)
 
@@ -333,6 +354,12 @@ def of(array: Array, name: str = "array") -> Framework:
 def export(array: Array) -> Any:
     """What the native code imports of an array of any library."""
     return of(array).export(array)
+
+
+def refuse_under_jit(name: str, given: Any) -> None:
+    """Raises NotImplementedError for an argument that compiled functions of JAX cannot take."""
+    if given is not None:
+        raise NotImplementedError(f"{name}: expected None inside jax.jit, got {type(given).__name__}")
 
 
 def native(array: Array, name: str = "array") -> tuple[Framework, Array]:

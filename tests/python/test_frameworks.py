@@ -162,6 +162,23 @@ def test_runs_on_the_callers_stream(rng):
 
 
 @pytest.mark.gpu
+def test_runs_on_cupys_current_stream(rng):
+    cupy = pytest.importorskip("cupy")
+    q, k, v = (cupy.asarray(x) for x in values(rng))
+    want = attention(q, k, v)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        slow = cupy.ones((4096, 4096), cupy.float32)
+        for _ in range(20):  # a call on any other stream would run ahead of these
+            slow = slow @ slow * 1e-4
+        late = q + (slow[0, 0] * 0).astype(cupy.float16)
+        got = attention(late, k, v)
+    stream.synchronize()
+    assert cupy.array_equal(got, want)
+
+
+@pytest.mark.gpu
 def test_cuda_graph_replay_with_new_inputs_and_lists(rng):
     q, k, v = (torch.from_numpy(x).cuda() for x in values(rng))
     indices = torch.zeros(1, 4, 3, 4, dtype=torch.int32, device="cuda")
