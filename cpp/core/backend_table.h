@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/log.h"
@@ -39,7 +40,7 @@ std::vector<BackendStatus> backend_statuses(const std::vector<Backend<Problem, A
 template <class Problem, class Args>
 const Backend<Problem, Args>& select_backend(const char* operation,
                                              const std::vector<Backend<Problem, Args>>& table,
-                                             const Problem& problem, const std::string& forced) {
+                                             const Problem& problem, std::string_view forced) {
   std::string reasons;
   for (const auto& backend : table) {
     if (!forced.empty() && forced != backend.name) continue;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sparsek/backend.h"
@@ -36,8 +37,8 @@ struct AttentionArgs {
   std::optional<std::int64_t> window_right;  // none: unbounded
   std::optional<float> scale;                // none: 1 / sqrt(D)
 
-  std::string backend;     // empty: the first that supports the problem
-  void* stream = nullptr;  // cudaStream_t
+  std::string_view backend;  // empty: the first that supports the problem
+  void* stream = nullptr;    // cudaStream_t
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
 };

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sparsek/backend.h"
@@ -45,8 +46,8 @@ struct BsrGemmArgs {
   const void* a_plan = nullptr;
   const void* b_plan = nullptr;
 
-  std::string backend;     // empty: the first that supports the problem
-  void* stream = nullptr;  // cudaStream_t
+  std::string_view backend;  // empty: the first that supports the problem
+  void* stream = nullptr;    // cudaStream_t
 };
 
 /// Which operand of a product a matrix is.

@@ -1,4 +1,5 @@
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "xla_call.h"
@@ -64,7 +65,8 @@ void attention_call(Call& call) {
   args.window_left = bound(call.integer("window_left"));
   args.window_right = bound(call.integer("window_right"));
   args.scale = call.number("scale");
-  args.backend = call.text("backend");
+  const std::string backend = call.text("backend");
+  args.backend = backend;
   args.stream = call.stream();
   attention(args, [&](std::size_t bytes) { return call.allocate(bytes); });
 }

@@ -1,3 +1,4 @@
+#include <string>
 #include <utility>
 
 #include "xla_call.h"
@@ -33,11 +34,12 @@ void bsr_gemm_call(Call& call) {
   if (args.beta != 0) args.c = call.next_argument("c");
   args.out = call.next_result("out");
   args.alpha = call.number("alpha");
-  args.backend = call.text("backend");
+  const std::string backend = call.text("backend");
+  args.backend = backend;
   args.stream = call.stream();
   // XLA keeps nothing of a call for the next one, so that the plan is made each time: it takes no
   // copy to the host and no wait.
-  const bool planned = args.backend.empty() || args.backend == "sm90";
+  const bool planned = backend.empty() || backend == "sm90";
   if (planned && matrix.values.dtype != DType::float32) {
     const OperandSide side = right ? OperandSide::right : OperandSide::left;
     const std::size_t bytes = bsr_plan_bytes(matrix, side);
