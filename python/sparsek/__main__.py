@@ -1,4 +1,4 @@
-"""`python -m sparsek info`; from a checkout also `bench` and `tune`."""
+"""`python -m sparsek info` and `mask`; from a checkout also `bench` and `tune`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import sparsek
 
-from . import _core
+from . import _core, _mask_command
 
 
 def _version(package: str) -> str:
@@ -26,7 +26,7 @@ def info() -> None:
     cuda = _core.cuda_build_version()
     built = f"CUDA {cuda // 1000}.{cuda % 1000 // 10}" if cuda else "CPU only"
     print(f"sparsek {sparsek.__version__} ({built}), Python {platform.python_version()}, {platform.machine()}")
-    print("arrays: " + ", ".join(f"{name} {_version(name)}" for name in ("numpy", "torch", "jax")))
+    print("arrays: " + ", ".join(f"{name} {_version(name)}" for name in ("numpy", "torch", "cupy", "jax")))
     print(f"CPU threads: {sparsek.num_threads()}")
     gpus = _core.gpus()
     print("GPUs:" if gpus else "GPUs: none")
@@ -58,12 +58,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m sparsek", description=sparsek.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("info", help="versions, GPUs, backends and why each is or is not available")
+    _mask_command.add_parser(commands)
     # Their options are the scripts' own, --help among them.
     commands.add_parser("bench", help="the benchmark suite, from a checkout", add_help=False)
     commands.add_parser("tune", help="every configuration of one case, from a checkout", add_help=False)
     if arguments and arguments[0] in ("bench", "tune"):
         return run_from_checkout(arguments[0], arguments[1:])
-    parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.command == "mask":
+        return _mask_command.run(options)
     info()
     return 0
 
