@@ -54,6 +54,7 @@ def plot(lists: Lists, ax: Any, batch: int, head: int) -> Any:
     _check_index("head", head, lists.num_heads)
     try:
         import matplotlib.pyplot as plt
+        from matplotlib.colors import PowerNorm
     except ImportError as error:
         raise ImportError("BlockMask.plot needs matplotlib: install it with pip install 'sparsek[plot]'") from error
     if ax is None:
@@ -63,7 +64,8 @@ def plot(lists: Lists, ax: Any, batch: int, head: int) -> Any:
     num_rows, num_cols = min(grid.num_q_blocks, finest), min(grid.num_kv_blocks, finest)
     shares = _shares(lists, batch, head, num_rows, num_cols)
     extent = (0, grid.kv_len, grid.q_len, 0)
-    ax.imshow(shares, cmap="Blues", vmin=0, vmax=1, extent=extent, interpolation="nearest")
+    norm = PowerNorm(0.3, vmin=0, vmax=1)  # few pairs are to be seen too
+    ax.imshow(shares, cmap="Blues", norm=norm, extent=extent, interpolation="nearest")
     ax.set_xlabel("key")
     ax.set_ylabel("query")
     return ax

@@ -50,8 +50,9 @@ def attention(
         backend: a name from `sparsek.backends()`; by default the first that takes the problem.
 
     Returns:
-        out, or (out, lse), (out, weights), (out, lse, weights): arrays of q's library, on its current stream. (JAX has
-        no stream to give: there the call waits for the result. Inside jax.jit it is `sparsek.jax.attention`.)
+        out, or a tuple (out, lse), (out, weights) or (out, lse, weights). They are arrays of q's library, on its
+        current stream. (JAX has no stream to give: there the call waits for the result. Inside jax.jit it is
+        `sparsek.jax.attention`.)
 
     Raises:
         ValueError, TypeError: an argument is wrong; the message names it, what was expected and what was given.

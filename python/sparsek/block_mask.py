@@ -28,13 +28,14 @@ class BlockMask:
 
     The arrays, all of one library (NumPy, PyTorch, CuPy, JAX) and on one device:
 
-    indices         int32, the kv blocks of all lists
-    offsets         int64 (num_lists + 1), in compressed lists; indices is then (num_indices)
-    counts          int32 (num_batches, num_heads, nq), in padded lists; indices is then
-                    (num_batches, num_heads, nq, max_count)
-    bitmap_indices  int32, the shape of indices: -1 for a full block, else its bitmap; or None
-    bitmaps         int32 (num_bitmaps, q_block, ceil(kv_block / 32)); bit c % 32 of word c // 32
-                    says whether the row's query sees key c of the block; or None
+    Attributes:
+        indices: int32, the kv blocks of all lists
+        offsets: int64 (num_lists + 1), in compressed lists; indices is then (num_indices)
+        counts: int32 (num_batches, num_heads, nq), in padded lists; indices is then
+            (num_batches, num_heads, nq, max_count)
+        bitmap_indices: int32, the shape of indices: -1 for a full block, else its bitmap; or None
+        bitmaps: int32 (num_bitmaps, q_block, ceil(kv_block / 32)); bit c % 32 of word c // 32
+            says whether the row's query sees key c of the block; or None
 
     num_batches and num_heads are 1 where one list serves every batch or every head of q. Methods
     that return values in host memory (`to_dense`, `num_pairs`, `density`, `repr`, drawings) wait
@@ -72,20 +73,22 @@ class BlockMask:
     ) -> BlockMask:
         """A mask of padded lists, each with room for the same number of kv blocks.
 
-        indices         integers (nq, max_count), (heads, nq, max_count) or
-                        (batches, heads, nq, max_count); heads and batches are 1 or those of q
-        counts          integers, the shape of indices but its last axis: how many entries of each
-                        list are used; None: all
-        bitmap_indices  integers, the shape of indices: -1 for a full block, else its bitmap
-        bitmaps         int32 or uint32 (num_bitmaps, q_block, ceil(kv_block / 32))
-        check           read the lists and refuse wrong ones, which waits for a GPU; with False only
-                        shapes and dtypes are checked, entries out of range count as absent, and a
-                        block listed twice gives undefined results
+        Args:
+            indices: integers (nq, max_count), (heads, nq, max_count) or
+                (batches, heads, nq, max_count); heads and batches are 1 or those of q
+            counts: integers, the shape of indices but its last axis: how many entries of each
+                list are used; None: all
+            bitmap_indices: integers, the shape of indices: -1 for a full block, else its bitmap
+            bitmaps: int32 or uint32 (num_bitmaps, q_block, ceil(kv_block / 32))
+            check: read the lists and refuse wrong ones, which waits for a GPU; with False only
+                shapes and dtypes are checked, entries out of range count as absent, and a
+                block listed twice gives undefined results
 
         Contiguous int32 arrays are not copied, so that lists changed in place later, on the GPU for
         example, are what the kernels read.
 
-        Raises TypeError or ValueError that names the argument, what it expected and what it got.
+        Raises:
+            TypeError, ValueError: an argument is wrong; the message names it, what was expected and what was given.
         """
         grid = make_grid(q_len, kv_len, q_block, kv_block)
         given = Arrays(indices, counts=counts, bitmap_indices=bitmap_indices, bitmaps=bitmaps)
@@ -111,16 +114,18 @@ class BlockMask:
         """A mask of compressed lists; list r is
         indices[offsets[r]] ... indices[offsets[r + 1] - 1].
 
-        offsets         integers (num_batches * num_heads * nq + 1) that do not decrease; list
-                        (batch * num_heads + head) * nq + q block is that of (batch, head, q block)
-        indices         integers (num_indices): block indices from 0 to nk - 1
-        bitmap_indices  integers, the shape of indices: -1 for a full block, else its bitmap
-        bitmaps         int32 or uint32 (num_bitmaps, q_block, ceil(kv_block / 32))
-        check           as in `from_indices`
+        Args:
+            offsets: integers (num_batches * num_heads * nq + 1) that do not decrease; list
+                (batch * num_heads + head) * nq + q block is that of (batch, head, q block)
+            indices: integers (num_indices): block indices from 0 to nk - 1
+            bitmap_indices: integers, the shape of indices: -1 for a full block, else its bitmap
+            bitmaps: int32 or uint32 (num_bitmaps, q_block, ceil(kv_block / 32))
+            check: as in `from_indices`
 
         int64 offsets and int32 indices that are contiguous are not copied.
 
-        Raises TypeError or ValueError that names the argument, what it expected and what it got.
+        Raises:
+            TypeError, ValueError: an argument is wrong; the message names it, what was expected and what was given.
         """
         grid = make_grid(q_len, kv_len, q_block, kv_block)
         num_batches = integer("num_batches", num_batches)
@@ -147,12 +152,15 @@ class BlockMask:
     def from_dense(cls, mask: Array, *, q_block: int = 128, kv_block: int = 128) -> BlockMask:
         """A mask of the same pairs as a dense one: True where the query sees the key.
 
-        mask  bool (q_len, kv_len), (heads, q_len, kv_len) or (batches, heads, q_len, kv_len) of any
-              library, on any device; the result's arrays are of that library, on that device
+        Args:
+            mask: bool (q_len, kv_len), (heads, q_len, kv_len) or (batches, heads, q_len, kv_len) of any
+                library, on any device; the result's arrays are of that library, on that device
 
         Blocks without a True are not listed, blocks of True only are full, others get a bitmap.
 
-        Raises TypeError for another dtype, ValueError for another number of axes.
+        Raises:
+            TypeError: another dtype.
+            ValueError: another number of axes.
         """
         framework, mask = frameworks.native(mask, "mask")
         _mask_evaluated.check_bool("mask", mask, framework)
@@ -181,17 +189,24 @@ class BlockMask:
     ) -> BlockMask:
         """A mask from a function of indices, as FlexAttention's `create_block_mask` takes it.
 
-        mask_mod      mask_mod(b, h, q_idx, kv_idx) -> bool array: True where the query sees it.
-                      b and h are arrays without axes, q_idx is (queries, 1) and kv_idx (1, kv_len);
-                      the result must broadcast to (queries, kv_len).
-        batch, heads  how many of each to evaluate; 1 where the result does not depend on it
-        like          an array: the index arrays are of its library and on its device, and so is the
-                      result; None: NumPy
+        Args:
+            mask_mod: mask_mod(b, h, q_idx, kv_idx) -> bool array: True where the query sees it.
+                b and h are arrays without axes, q_idx is (queries, 1) and kv_idx (1, kv_len);
+                the result must broadcast to (queries, kv_len).
+            batch: how many to evaluate; 1 where the result does not depend on it
+            heads: likewise
+            q_len: queries, in tokens
+            kv_len: keys
+            q_block: queries in a block
+            kv_block: keys in a block
+            like: an array: the index arrays are of its library and on its device, and so is the
+                result; None: NumPy
 
         Every pair is evaluated, one stripe of q_block queries at a time: memory stays
         O(q_block * kv_len + listed blocks).
 
-        Raises TypeError or ValueError for a result that is no bool array or has another shape.
+        Raises:
+            TypeError, ValueError: a result that is no bool array or has another shape.
         """
         grid = make_grid(q_len, kv_len, q_block, kv_block)
         batch, heads = integer("batch", batch), integer("heads", heads)
@@ -208,7 +223,8 @@ class BlockMask:
         become bitmaps. The result's arrays are torch tensors on the device of its kv_indices, where
         mask_mod must be able to run.
 
-        Raises TypeError for something else.
+        Raises:
+            TypeError: something else.
         """
         expected = ("kv_indices", "kv_num_blocks", "full_kv_indices", "mask_mod", "seq_lengths")
         if not all(hasattr(flex_block_mask, name) for name in expected):
@@ -224,6 +240,9 @@ class BlockMask:
         """Query i sees keys 0 ... i + kv_len - q_len; NumPy arrays.
 
         Where q_len > kv_len, the first q_len - kv_len queries see nothing.
+
+        Raises:
+            TypeError, ValueError: a length or a block is no integer, or too small.
         """
         return cls.sliding_window(q_len, kv_len, (None, 0), q_block=q_block, kv_block=kv_block)
 
@@ -239,10 +258,12 @@ class BlockMask:
     ) -> BlockMask:
         """Query i sees keys p - left ... p + right, where p = i + kv_len - q_len; NumPy arrays.
 
-        window  (left, right), each a number of tokens or None for unbounded; a number w is (w, w).
+        Args:
+            window: (left, right), each a number of tokens or None for unbounded; a number w is (w, w).
                 (left, 0) is the causal window of FlashAttention and Mistral.
 
-        Raises TypeError or ValueError for another window.
+        Raises:
+            TypeError, ValueError: another window.
         """
         grid = make_grid(q_len, kv_len, q_block, kv_block)
         bounds = _mask_intervals.window_bounds(window)
@@ -261,15 +282,17 @@ class BlockMask:
     ) -> BlockMask:
         """Documents packed one after the other: a query sees the keys of its own document.
 
-        lengths       integers (num_documents): the queries of each document; q_len is their sum
-        kv_lengths    integers (num_documents): the keys of each document, where they differ
-        document_ids  instead of lengths: integers (length) or (batches, length), the document of
-                      each token; tokens of one document stand together
-        causal        aligned to the bottom right in each document, as FlashAttention's varlen does
+        Args:
+            lengths: integers (num_documents): the queries of each document; q_len is their sum
+            kv_lengths: integers (num_documents): the keys of each document, where they differ
+            document_ids: instead of lengths: integers (length) or (batches, length), the document of
+                each token; tokens of one document stand together
+            causal: aligned to the bottom right in each document, as FlashAttention's varlen does
 
         The arrays are beside lengths or document_ids, NumPy for a list.
 
-        Raises TypeError or ValueError for anything else, such as a document in two pieces.
+        Raises:
+            TypeError, ValueError: anything else, such as a document in two pieces.
         """
         sizes, like = _mask_intervals.document_lengths(lengths, document_ids, kv_lengths)
         q_len, kv_len = (int(side.sum()) for side in sizes[0])
@@ -280,11 +303,21 @@ class BlockMask:
     # Algebra
 
     def __and__(self, other: BlockMask) -> BlockMask:
-        """Pairs in both masks; on the device of the first."""
+        """Pairs in both masks; on the device of the first.
+
+        Raises:
+            TypeError: the other is no BlockMask.
+            ValueError: lengths, blocks, batches or heads do not fit together.
+        """
         return self._combined(other, _mask_lists.intersect)
 
     def __or__(self, other: BlockMask) -> BlockMask:
-        """Pairs in either mask; on the device of the first."""
+        """Pairs in either mask; on the device of the first.
+
+        Raises:
+            TypeError: the other is no BlockMask.
+            ValueError: lengths, blocks, batches or heads do not fit together.
+        """
         return self._combined(other, _mask_lists.union)
 
     def _combined(self, other: BlockMask, combine: Callable[[Lists, Lists], Lists]) -> BlockMask:
@@ -358,6 +391,9 @@ class BlockMask:
         """The mask in the library and on the device of an array, or on a named device ('cuda:0').
 
         Arrays that are there already are shared, not copied.
+
+        Raises:
+            ValueError: the arrays cannot live on that device.
         """
         moved = self._arrays.map(lambda array: frameworks.move(array, target))
         return BlockMask(self._grid, self.num_batches, self.num_heads, moved)
@@ -380,13 +416,18 @@ class BlockMask:
 
         Each pair of characters is one or more blocks: █ where all their pairs are attended, ▓ ▒ ░
         where fewer are, · where none is.
+
+        Raises:
+            ValueError: no such batch or head, or a width below 2.
         """
         return _mask_draw.text(self._lists(), width, batch, head)
 
     def plot(self, ax: Any = None, *, batch: int = 0, head: int = 0) -> Any:
         """Draws the mask on matplotlib axes (new ones for None) and returns them.
 
-        Raises ImportError where matplotlib is missing: pip install 'sparsek[plot]'.
+        Raises:
+            ImportError: matplotlib is missing: pip install 'sparsek[plot]'.
+            ValueError: no such batch or head.
         """
         return _mask_draw.plot(self._lists(), ax, batch, head)
 

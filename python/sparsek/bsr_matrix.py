@@ -19,13 +19,14 @@ _DTYPES = ("float16", "bfloat16", "float32")
 class BSRMatrix:
     """A block-sparse row matrix: block row i has the blocks row_offsets[i] ... row_offsets[i + 1] - 1.
 
-    values       float16, bfloat16 or float32 (nnz, bm, bk), any strides; of NumPy, PyTorch, CuPy, JAX or another
-                 library that speaks DLPack, on the CPU or a GPU. Never copied.
-    row_offsets  integers (rows / bm + 1) from 0 to nnz, not decreasing, on the device of values
-    col_indices  integers (nnz): the block column of each block, on the device of values
-    shape        (rows, cols), multiples of the block shape
-    check        read the structure and refuse a wrong one, which waits for a GPU; with False only shapes, dtypes and
-                 devices are checked
+    Args:
+        values: float16, bfloat16 or float32 (nnz, bm, bk), any strides; of NumPy, PyTorch, CuPy, JAX or another
+            library that speaks DLPack, on the CPU or a GPU. Never copied.
+        row_offsets: integers (rows / bm + 1) from 0 to nnz, not decreasing, on the device of values
+        col_indices: integers (nnz): the block column of each block, on the device of values
+        shape: (rows, cols), multiples of the block shape
+        check: read the structure and refuse a wrong one, which waits for a GPU; with False only shapes, dtypes and
+            devices are checked
 
     Block shapes go from 1x1 to 256x256, nnz is below 2^31. row_offsets become int64 and col_indices int32 where they
     are not. The structure must not change while the matrix is in use; values may.
@@ -33,7 +34,8 @@ class BSRMatrix:
     `value_indices` is None, or for a transpose, which shares the values of its original, int32 (nnz): entry e's
     block is values[value_indices[e]].
 
-    Raises TypeError or ValueError that names the argument, what it expected and what it got.
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it, what was expected and what was given.
     """
 
     def __init__(
@@ -69,13 +71,15 @@ class BSRMatrix:
     def from_dense(cls, dense: Array, block_shape: tuple[int, int], *, threshold: float = 0.0) -> BSRMatrix:
         """The blocks of a dense matrix that hold a magnitude above `threshold` (or a NaN).
 
-        dense        float16, bfloat16 or float32 (rows, cols), multiples of block_shape
-        block_shape  (bm, bk), each from 1 to 256
-        threshold    at least 0; with 0 the blocks of zeros only are dropped
+        Args:
+            dense: float16, bfloat16 or float32 (rows, cols), multiples of block_shape
+            block_shape: (bm, bk), each from 1 to 256
+            threshold: at least 0; with 0 the blocks of zeros only are dropped
 
         The result is of dense's library and on its device; its structure is decided on the host.
 
-        Raises TypeError or ValueError that names the argument, what it expected and what it got.
+        Raises:
+            TypeError, ValueError: an argument is wrong; the message names it, what was expected and what was given.
         """
         if not threshold >= 0:
             raise ValueError(f"threshold: expected at least 0, got {threshold}")
@@ -99,7 +103,9 @@ class BSRMatrix:
     def from_torch(cls, tensor: Any, *, check: bool = True) -> BSRMatrix:
         """A `torch.sparse_bsr` tensor of two axes; its values are not copied.
 
-        Raises TypeError for another layout, ValueError for batches or values with more axes.
+        Raises:
+            TypeError: another layout.
+            ValueError: batches or values with more axes.
         """
         import torch
 
@@ -115,7 +121,9 @@ class BSRMatrix:
     def from_scipy(cls, matrix: Any, *, check: bool = True) -> BSRMatrix:
         """A `scipy.sparse.bsr_array` or `bsr_matrix` of float32; its values are not copied.
 
-        Raises TypeError for another format or dtype, ValueError for a block listed twice.
+        Raises:
+            TypeError: another format or dtype.
+            ValueError: a block listed twice.
         """
         if getattr(matrix, "format", None) != "bsr":
             raise TypeError(f"matrix: expected a scipy.sparse.bsr_array, got {type(matrix).__name__}")
@@ -184,9 +192,11 @@ class BSRMatrix:
     def with_values(self, values: Array) -> BSRMatrix:
         """A matrix of the same structure with other values.
 
-        values  the shape of this matrix's values, on its device; of any library and any dtype of a BSRMatrix
+        Args:
+            values: the shape of this matrix's values, on its device; of any library and any dtype of a BSRMatrix
 
-        Raises TypeError or ValueError for other values.
+        Raises:
+            TypeError, ValueError: other values.
         """
         values = _check_values(values)
         if tuple(values.shape) != tuple(self.values.shape):
@@ -198,6 +208,9 @@ class BSRMatrix:
         """The matrix in the library and on the device of an array, or on a named device ('cuda:0').
 
         Arrays that are there already are shared, not copied.
+
+        Raises:
+            ValueError: the arrays cannot live on that device.
         """
         if self._original is not None:
             return self.T.to(target).T
@@ -238,7 +251,8 @@ class BSRMatrix:
     def to_scipy(self) -> Any:
         """A `scipy.sparse.bsr_array`, in host memory; there the values are shared, except those of a transpose.
 
-        Raises TypeError for float16 and bfloat16, which SciPy does not have.
+        Raises:
+            TypeError: float16 and bfloat16, which SciPy does not have.
         """
         from scipy.sparse import bsr_array
 
@@ -304,14 +318,16 @@ class BSRMatrix:
 def prune(dense: Array, block_shape: tuple[int, int], density: float) -> BSRMatrix:
     """The blocks of a dense matrix of largest Frobenius norm.
 
-    dense        float16, bfloat16 or float32 (rows, cols), multiples of block_shape
-    block_shape  (bm, bk), each from 1 to 256
-    density      from 0 to 1: round(density * number of blocks) blocks are kept; of equal ones those that come first
+    Args:
+        dense: float16, bfloat16 or float32 (rows, cols), multiples of block_shape
+        block_shape: (bm, bk), each from 1 to 256
+        density: from 0 to 1: round(density * number of blocks) blocks are kept; of equal ones those that come first
 
     The norms are computed in float32, a block with a NaN counts as the largest. The result is of dense's library and
     on its device; its structure is decided on the host.
 
-    Raises TypeError or ValueError that names the argument, what it expected and what it got.
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it, what was expected and what was given.
 
     Source: one-shot magnitude pruning of blocks, Narang et al., Block-Sparse Recurrent Neural Networks
     (arXiv:1711.02782), with the norm for their maximum.

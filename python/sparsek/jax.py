@@ -61,7 +61,7 @@ def attention(
         backend: a name from `sparsek.backends()`; by default the first that takes the problem.
 
     Returns:
-        out (B, Sq, Hq, Dv) of q's dtype, or (out, lse), (out, weights), (out, lse, weights): jax.Array.
+        out (B, Sq, Hq, Dv) of q's dtype, or a tuple (out, lse), (out, weights) or (out, lse, weights) of jax.Array.
 
     Raises:
         ValueError, TypeError: an argument is wrong; the message names it. Under jit, while it is traced.

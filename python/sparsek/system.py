@@ -28,5 +28,13 @@ def num_threads() -> int:
 
 
 def set_num_threads(count: int) -> None:
-    """Sets the threads that the CPU backends use; 0 goes back to the default. ValueError for a negative count."""
+    """Sets the threads that the CPU backends use, for the whole process.
+
+    Args:
+        count: threads; 0 goes back to the default.
+
+    Raises:
+        ValueError: a negative count.
+        TypeError: no integer.
+    """
     _core.set_num_threads(count)
