@@ -9,10 +9,10 @@
 
 namespace sparsek::python::xla {
 
-// The declarations hold for these minor versions of API 0; a handler names the newest that XLA
-// knows too.
+// The declarations hold for these versions; a handler names the newest that XLA knows too.
 constexpr int kMajorVersion = 0;
-constexpr int kNewestMinorVersion = 3;
+constexpr int kOldestMinorVersion = 1;
+constexpr int kNewestMinorVersion = 5;
 
 constexpr int kMetadataExtension = 1;
 constexpr int kScalarAttribute = 3;
@@ -104,11 +104,13 @@ struct ErrorCreate {
   ErrorCode code;
 };
 
+// What is passed to XLA is as long as its newest version: XLA writes as much as it knows.
 struct ErrorGetMessage {
   std::size_t struct_size;
   Extension* extensions;
   Error* error;
   const char* message;
+  ErrorCode code;  // written since 0.5
 };
 
 struct ErrorDestroy {

@@ -12,7 +12,7 @@ namespace {
 }
 
 std::string message_of(const Api& api, Error* error) {
-  ErrorGetMessage get{sizeof(ErrorGetMessage), nullptr, error, nullptr};
+  ErrorGetMessage get{sizeof(ErrorGetMessage), nullptr, error, nullptr, ErrorCode::internal};
   api.error_get_message(&get);
   std::string message = get.message != nullptr ? get.message : "";
   ErrorDestroy destroy{sizeof(ErrorDestroy), nullptr, error};
@@ -187,8 +187,10 @@ Error* run(CallFrame* frame, Platform platform, void (*body)(Call&)) {
   if (extension != nullptr && extension->type == kMetadataExtension) {
     Metadata& metadata = *reinterpret_cast<const MetadataExtension*>(extension)->metadata;
     metadata.version.major_version = kMajorVersion;
+    // jaxlib 0.8 asks without its own version.
     metadata.version.minor_version =
-        std::min(kNewestMinorVersion, frame->api->version.minor_version);
+        frame->api == nullptr ? kOldestMinorVersion
+                              : std::min(kNewestMinorVersion, frame->api->version.minor_version);
     metadata.traits = 0;
     return nullptr;
   }
