@@ -18,6 +18,11 @@ try:
     import jax.numpy as jnp
 except ImportError as error:
     raise ImportError("sparsek.jax needs JAX: install it with pip install 'sparsek[jax]'") from error
+if not hasattr(jax, "enable_x64"):
+    raise ImportError(
+        f"sparsek.jax needs JAX 0.8 or later, got {jax.__version__}: install it with pip install 'sparsek[jax]' "
+        "(Python 3.11 or later)"
+    )
 
 Array = Any
 

@@ -302,8 +302,16 @@ def test_a_backend_that_declines_is_named_when_the_program_runs():
         sj.attention(q, k, v, backend=name)
 
 
-def test_without_jax_the_error_names_what_to_install():
-    program = "import sys; sys.modules['jax'] = None\nimport sparsek.jax"
+@pytest.mark.parametrize(
+    ("setup", "message"),
+    [
+        ("sys.modules['jax'] = None", "sparsek.jax needs JAX: install it with pip install 'sparsek[jax]'"),
+        ("import jax; del jax.enable_x64", "sparsek.jax needs JAX 0.8 or later, got"),
+    ],
+    ids=["none", "old"],
+)
+def test_without_jax_the_error_names_what_to_install(setup, message):
+    program = f"import sys\n{setup}\nimport sparsek.jax"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 1
-    assert "ImportError: sparsek.jax needs JAX: install it with pip install 'sparsek[jax]'" in done.stderr
+    assert f"ImportError: {message}" in done.stderr
