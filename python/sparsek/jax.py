@@ -8,6 +8,7 @@ change without compiling anew; of a matrix the values are leaves, and the struct
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -258,7 +259,12 @@ def _flatten_mask(mask: BlockMask) -> tuple[list[Array], Any]:
 
 def _unflatten_mask(fixed: Any, leaves: Any) -> BlockMask:
     grid, num_batches, num_heads = fixed
-    return BlockMask(grid, num_batches, num_heads, Arrays(*leaves))
+    arrays = Arrays(*leaves)
+    offsets = arrays.offsets
+    known = isinstance(offsets, jax.Array) and not isinstance(offsets, jax.core.Tracer)
+    if known and offsets.dtype == np.int32:  # what comes out of jit, where JAX has no int64
+        arrays = replace(arrays, offsets=frameworks.of(offsets).contiguous(offsets, "int64"))
+    return BlockMask(grid, num_batches, num_heads, arrays)
 
 
 def _flatten_matrix(matrix: BSRMatrix) -> tuple[list[Array], Any]:

@@ -161,13 +161,12 @@ def test_layout_weights_and_rows_that_see_nothing(device, rng):
 
 @pytest.mark.parametrize("shapes", [((0, 8, 2, 16),) * 3, ((1, 0, 2, 16), (1, 8, 2, 16), (1, 8, 2, 16))])
 def test_empty_arrays(shapes):
-    q, k, v = (jnp.zeros(shape, jnp.float16) for shape in shapes)
+    q, k, v = put([np.zeros(shape) for shape in shapes], jax.devices("cpu")[0], "float16")
     assert jax.jit(sj.attention)(q, k, v).shape == shapes[0]
 
 
-def test_vmap(rng):
-    arrays = inputs(rng, shapes=((3, *Q), (3, *K), (3, *V)))
-    q, k, v = (jnp.asarray(x, jnp.float16) for x in arrays)
+def test_vmap(device, rng):
+    q, k, v = put(inputs(rng, shapes=((3, *Q), (3, *K), (3, *V))), device, "float16")
     out = jax.vmap(lambda q, k: sj.attention(q, k, v[0]))(q, k)
     for each in range(3):
         assert np.array_equal(host(out[each]), host(sj.attention(q[each], k[each], v[0])))
@@ -230,6 +229,17 @@ def test_pytrees_come_back_as_they_were(rng):
     same = jax.tree.unflatten(*reversed(jax.tree.flatten(mask)))
     assert np.array_equal(same.to_dense(), mask.to_dense())
     assert len(jax.tree.leaves(matrix)) == 1
+
+
+@pytest.mark.parametrize("padded", [False, True], ids=["compressed", "padded"])
+def test_a_mask_that_comes_out_of_jit(padded, device, rng):
+    q, k, v = put(inputs(rng), device, "float16")
+    mask = some_mask(rng, padded)
+    returned = jax.jit(lambda mask: mask)(mask.to(q))
+    assert np.array_equal(returned.to_dense(), mask.to_dense())
+    want = sparsek.attention(q, k, v, mask=mask.to(q))
+    assert np.array_equal(host(sparsek.attention(q, k, v, mask=returned)), host(want))
+    assert np.array_equal(host(jax.jit(sparsek.attention)(q, k, v, mask=returned)), host(want))
 
 
 def small(**changes):
