@@ -93,7 +93,7 @@ def as_padded(grid: Grid, arrays: Arrays) -> tuple[int, int, Arrays]:
     shape = padded_shape(grid, arrays.indices)
     if arrays.counts is None:
         framework = frameworks.of(arrays.indices)
-        counts = framework.from_numpy(np.full(shape[:3], shape[3], np.int32), arrays.indices)
+        counts = framework.full(shape[:3], shape[3], arrays.indices)
     else:
         _check_shape("counts", arrays.counts, "the shape of indices but its last", arrays.indices.shape[:-1])
         counts = arrays.counts.reshape(shape[:3])

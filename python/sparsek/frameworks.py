@@ -60,6 +60,10 @@ class Framework:
         """A copy of a NumPy array beside `like` (the array itself where it already is)."""
         return array
 
+    def full(self, shape: tuple[int, ...], value: int, like: Array) -> Array:
+        """A new int32 array of one value beside `like`."""
+        return self.from_numpy(np.full(shape, value, np.int32), like)
+
     def to_numpy(self, array: Array) -> np.ndarray:
         """The values in host memory; waits for the device."""
         return np.from_dlpack(array)
@@ -166,6 +170,10 @@ class Torch(Framework):
     def from_numpy(self, array: np.ndarray, like: Array) -> Array:
         return self._torch.as_tensor(array, device=like.device)
 
+    def full(self, shape: tuple[int, ...], value: int, like: Array) -> Array:
+        # Filled on the device: a copy from the host would wait for it, and could not be captured in a CUDA graph.
+        return like.new_full(shape, value, dtype=self._dtypes["int32"])
+
     def to_numpy(self, array: Array) -> np.ndarray:
         return array.detach().cpu().numpy()
 
@@ -181,8 +189,8 @@ class Torch(Framework):
     def check_no_grad(self, name: str, array: Array) -> None:
         if array.requires_grad and self._torch.is_grad_enabled():
             raise NotImplementedError(
-                f"{name}: expected a tensor that needs no gradient (sparsek has no backward pass yet), "
-                "got requires_grad=True; call under torch.no_grad() or pass a detached tensor"
+                f"{name}: expected a tensor that needs no gradient, got requires_grad=True; "
+                "sparsek.torch has gradients, or call under torch.no_grad() or pass a detached tensor"
             )
 
 
