@@ -1,17 +1,15 @@
-"""Masks whose pairs are looked at: dense arrays, functions of indices, PyTorch's BlockMask."""
+"""Masks whose pairs are looked at: dense arrays and functions of indices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from . import _mask_bits as bits_
 from . import frameworks
-from ._mask_arrays import Arrays, padded_shape, read
-from ._mask_lists import Grid, Lists, tidy, union
+from ._mask_lists import Grid, Lists
 
 Array = Any
 
@@ -103,50 +101,3 @@ def check_bool(name: str, array: Array, framework: frameworks.Framework) -> None
     found = frameworks.of(array, name)
     if found is not framework or found.dtype(array) != "bool":
         raise TypeError(f"{name}: expected a bool {framework.name} array, got {found.dtype(array)} {found.name}")
-
-
-def from_flex(flex: Any) -> Lists:
-    """The lists of PyTorch's BlockMask, its mask_mod evaluated in its partial blocks only."""
-    grid = Grid(*flex.seq_lengths, *flex.BLOCK_SIZE)
-    partial = _flex_lists(grid, flex.kv_indices, flex.kv_num_blocks)
-    if flex.mask_mod is not None:
-        partial = _evaluate(partial, flex.mask_mod, flex.kv_indices.device)
-    if flex.full_kv_indices is None:
-        return tidy(partial)
-    return union(partial, _flex_lists(grid, flex.full_kv_indices, flex.full_kv_num_blocks))
-
-
-def _flex_lists(grid: Grid, indices: Array, counts: Array) -> Lists:
-    num_batches, num_heads, *shape = padded_shape(grid, indices)
-    indices = indices.reshape(num_batches, num_heads, *shape)
-    return read(grid, num_batches, num_heads, Arrays(indices, counts=counts))
-
-
-def _evaluate(lists: Lists, mask_mod: Callable[..., Array], device: Any) -> Lists:
-    """Every listed block with a bitmap of what `mask_mod` says."""
-    import torch
-    from torch.nn.attention.flex_attention import create_mask
-
-    grid = lists.grid
-
-    def evaluate(starts: np.ndarray) -> np.ndarray:
-        batches, heads, queries, keys = torch.as_tensor(starts, device=device)
-
-        def of_block(block: Array, _: Array, query: Array, key: Array) -> Array:
-            # mask_mod may look values up: it is never shown an index past the end.
-            q_idx = torch.clamp(queries[block] + query, max=grid.q_len - 1)
-            kv_idx = torch.clamp(keys[block] + key, max=grid.kv_len - 1)
-            return mask_mod(batches[block], heads[block], q_idx, kv_idx)
-
-        # create_mask lets `of_block` see scalars, the way FlexAttention runs a mask_mod.
-        seen = create_mask(of_block, len(batches), 1, grid.q_block, grid.kv_block, device=device)
-        return seen[:, 0].cpu().numpy()
-
-    pool = bits_.Pool()
-    bits = np.empty(len(lists.rows), np.int64)
-    outer = lists.rows // max(1, grid.num_q_blocks)
-    first_q, first_kv = lists.q_blocks * grid.q_block, lists.cols * grid.kv_block
-    starts = np.stack([outer // lists.num_heads, outer % lists.num_heads, first_q, first_kv])
-    for part in bits_.chunks(len(bits), 32 * grid.q_block * grid.kv_block):
-        bits[part] = pool.add(bits_.pack(evaluate(starts[:, part])))
-    return replace(lists, bits=bits, bitmaps=pool.rows(grid.bitmap_shape, np.uint32))

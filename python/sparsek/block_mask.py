@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from . import _mask_arrays, _mask_draw, _mask_evaluated, _mask_intervals, _mask_lists, frameworks
+from . import _mask_arrays, _mask_draw, _mask_evaluated, _mask_flex, _mask_intervals, _mask_lists, frameworks
 from ._arguments import integer
 from ._mask_arrays import Arrays
 from ._mask_lists import Grid, Lists, make_grid
+from ._optional import require
 
 Array = Any
 
@@ -186,6 +188,7 @@ class BlockMask:
         q_block: int = 128,
         kv_block: int = 128,
         like: Array | None = None,
+        device: Any = None,
     ) -> BlockMask:
         """A mask from a function of indices, as FlexAttention's `create_block_mask` takes it.
 
@@ -200,19 +203,39 @@ class BlockMask:
             q_block: queries in a block
             kv_block: keys in a block
             like: an array: the index arrays are of its library and on its device, and so is the
-                result; None: NumPy
+                result; None: NumPy, or torch where a device is given
+            device: instead of like: a torch device, for torch tensors on it
 
-        Every pair is evaluated, one stripe of q_block queries at a time: memory stays
-        O(q_block * kv_len + listed blocks).
+        With torch, mask_mod is first called with bounds of the indices of each block, which tell the
+        blocks that are full and empty for certain; of the others alone are the pairs evaluated, some
+        blocks at a time, as q_idx (blocks, q_block, 1) and kv_idx (blocks, 1, kv_block). Memory is
+        O(blocks + listed partial blocks' bitmaps), and never that of all pairs. What is assumed:
+        mask_mod has no side effects and its result for a pair depends on that pair alone. Bounds are
+        known of + - * abs // % >> and comparisons, bool logic, minimum, maximum, clamp, where, isin,
+        and of integer or bool tables looked up at one of q_idx or kv_idx (`document[q_idx]`). With
+        any other operation, as with other libraries than torch, every pair is evaluated: for
+        libraries other than torch one stripe of q_block queries at a time, O(q_block * kv_len).
+
+        Source: interval arithmetic, see `_mask_bounds.py`.
 
         Raises:
-            TypeError, ValueError: a result that is no bool array or has another shape.
+            TypeError, ValueError: a result that is no bool array or has another shape, or a length or a block that is
+                no positive integer; both like and device.
+            ImportError: device without torch: pip install 'sparsek[torch]'.
         """
         grid = make_grid(q_len, kv_len, q_block, kv_block)
         batch, heads = integer("batch", batch), integer("heads", heads)
-        if like is None:
-            like = np.empty(0)
-        _, like = frameworks.native(like, "like")
+        if device is not None:
+            if like is not None:
+                raise ValueError("device: expected None beside like, which has a device of its own")
+            like = require("torch", "torch", "from_mask_mod with a device").empty(0, device=device)
+        framework, like = frameworks.native(np.empty(0) if like is None else like, "like")
+        if framework.name == "torch":
+            from . import _mask_blocks
+
+            with contextlib.suppress(_mask_blocks.NotElementwise):
+                arrays = _mask_blocks.from_mask_mod(grid, mask_mod, batch, heads, like.device)
+                return cls(grid, batch, heads, arrays)
         return cls._from_lists(_mask_evaluated.from_mask_mod(grid, mask_mod, batch, heads, like), like)
 
     @classmethod
@@ -232,7 +255,7 @@ class BlockMask:
                 "flex_block_mask: expected a torch.nn.attention.flex_attention.BlockMask, "
                 f"got {type(flex_block_mask).__name__}"
             )
-        lists = _mask_evaluated.from_flex(flex_block_mask)
+        lists = _mask_flex.from_flex(flex_block_mask)
         return cls._from_lists(lists, flex_block_mask.kv_indices)
 
     @classmethod
@@ -397,6 +420,18 @@ class BlockMask:
         """
         moved = self._arrays.map(lambda array: frameworks.move(array, target))
         return BlockMask(self._grid, self.num_batches, self.num_heads, moved)
+
+    def to_flex(self, device: Any = None) -> Any:
+        """A `torch.nn.attention.flex_attention.BlockMask` of the same pairs, on a torch device (None: the mask's own).
+
+        Full blocks stay full; its mask_mod reads the bitmaps of the others, and one int32 for each of all blocks:
+        O(blocks) memory, as FlexAttention's own lists. FlexAttention's GPU kernels take q_block and kv_block of
+        multiples of 128.
+
+        Raises:
+            ImportError: torch is missing: pip install 'sparsek[torch]'.
+        """
+        return _mask_flex.to_flex(self._lists(), self.device if device is None else device)
 
     # Pictures
 

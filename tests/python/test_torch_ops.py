@@ -37,7 +37,7 @@ def test_importing_sparsek_imports_neither_torch_nor_transformers():
 def test_a_missing_torch_is_named():
     code = "import sys; sys.modules['torch'] = None\nimport sparsek.torch"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "ImportError: sparsek.torch needs PyTorch: pip install 'sparsek[torch]'" in done.stderr
+    assert "ImportError: sparsek.torch needs torch: pip install 'sparsek[torch]'" in done.stderr
 
 
 # Eager

@@ -10,13 +10,12 @@ Needs torch (2.4 or later): pip install 'sparsek[torch]'.
 
 from __future__ import annotations
 
-try:
-    import torch as _torch  # noqa: F401
-except ImportError as error:
-    raise ImportError("sparsek.torch needs PyTorch: pip install 'sparsek[torch]'") from error
+from .._optional import require
 
-from . import _pytrees  # noqa: F401
-from ._attention import attention
-from ._bsr_gemm import bsr_gemm
+require("torch", "torch", "sparsek.torch")
+
+from . import _pytrees  # noqa: E402, F401
+from ._attention import attention  # noqa: E402
+from ._bsr_gemm import bsr_gemm  # noqa: E402
 
 __all__ = ["attention", "bsr_gemm"]
