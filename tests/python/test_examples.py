@@ -152,3 +152,20 @@ def test_cmake_project(tmp_path):
     done = subprocess.run([program, "12", "none"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
     assert done.stderr == 'packed_documents: expected lengths from 1 to 1000000, got "none"\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "last_line"),
+    [
+        ("flex_mask", "the same mask by way of FlexAttention: True"),
+        ("topk_attention", "32 of 32"),
+        ("long_document", "largest difference between window and mask"),
+        ("sparse_ffn", "for 512 tokens"),
+    ],
+)
+def test_torch_examples(name, last_line):
+    """Each exits with 1 where what it computes is wrong."""
+    pytest.importorskip("torch", reason=f"examples/{name}.py needs torch")
+    done = example(f"{name}.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert last_line in done.stdout.splitlines()[-1]
