@@ -1,7 +1,7 @@
 """A document far longer than the window: causal sliding-window attention, as Mistral has it, in linear time.
 
-Each token sees itself and the tokens before it, `window` in all. The window is given to the kernel, which needs no mask;
-the same as a BlockMask, which can be combined with others, is compared with it.
+Each token sees itself and the tokens before it, `window` in all. The window is given to the kernel, which needs no
+mask; the same as a BlockMask, which can be combined with others, is compared with it.
 python examples/long_document.py [--length 16384] [--window 512]; exits with 1 where the two differ.
 """
 

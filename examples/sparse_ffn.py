@@ -1,7 +1,7 @@
 """A feed-forward layer with block-sparse weights: pruned from a dense one, then trained a little.
 
-The layer multiplies only the blocks that pruning left. Training moves their values; which blocks there are stays. Prints
-the error against the dense layer before and after training, and the bytes and time of each.
+The layer multiplies only the blocks that pruning left. Training moves their values; which blocks there are stays.
+Prints the error against the dense layer before and after training, and the bytes and time of each.
 python examples/sparse_ffn.py; exits with 1 where training does not lower the error.
 """
 

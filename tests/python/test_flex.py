@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mask_helpers import check_built, document_of_token, random_dense
-from test_torch_grad import Largest
 from torch.nn.attention.flex_attention import and_masks, create_block_mask, create_mask
+from torch_helpers import Largest
 
 from sparsek import BlockMask, _mask_blocks
 from sparsek._mask_bounds import Bounds, of_blocks

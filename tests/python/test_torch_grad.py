@@ -6,9 +6,7 @@ import pytest
 import reference
 import torch
 from attention_cases import CASES, inputs, make_mask
-from test_torch_ops import sparse
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch_helpers import DEVICES, normal, qkv, some_mask
+from torch_helpers import DEVICES, Largest, normal, qkv, some_mask, sparse
 
 import sparsek.torch
 from sparsek import BlockMask, BSRMatrix
@@ -99,22 +97,6 @@ def test_many_stretches_of_queries(name, rng, monkeypatch):
     monkeypatch.setattr(_attention_backward, "_STRETCH_BYTES", 1 << 18)
     (case,) = (case for case in CASES if case.name == name)
     check_gradients(case, "cpu", torch.float32, rng)
-
-
-class Largest(TorchDispatchMode):
-    """The elements of the largest tensor that any operation makes."""
-
-    def __init__(self):
-        super().__init__()
-        self.elements = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        for tensor in result if isinstance(result, (tuple, list)) else [result]:
-            # What expand makes owns no memory of that size.
-            if isinstance(tensor, torch.Tensor) and 0 not in tensor.stride():
-                self.elements = max(self.elements, tensor.numel())
-        return result
 
 
 def test_memory_of_the_backward_grows_with_one_length(rng, monkeypatch):

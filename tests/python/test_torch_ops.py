@@ -11,7 +11,7 @@ import pytest
 import reference
 import torch
 from torch.utils import _pytree as pytree
-from torch_helpers import DEVICES, check_attention, normal, qkv, some_mask
+from torch_helpers import DEVICES, check_attention, normal, qkv, some_mask, sparse
 
 import sparsek
 import sparsek.torch
@@ -21,12 +21,6 @@ from sparsek import BlockMask, BSRMatrix
 @pytest.fixture(autouse=True)
 def _fresh_dynamo():
     torch._dynamo.reset()
-
-
-def sparse(rng, rows, cols, block=(16, 16), device="cpu", dtype=torch.float32) -> BSRMatrix:
-    kept = torch.from_numpy(rng.random((rows // block[0], cols // block[1])) < 0.5)
-    kept = kept.repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
-    return BSRMatrix.from_dense((normal(rng, rows, cols) * kept).to(device, dtype), block)
 
 
 def test_importing_sparsek_imports_neither_torch_nor_transformers():

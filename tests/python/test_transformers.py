@@ -141,6 +141,23 @@ def test_steps_with_a_cache(name, device, dtype, tolerance, rng):
 
 
 @torch.no_grad()
+def test_cross_attention(rng):
+    sizes = {
+        f"{side}_{name}": size
+        for side in ("encoder", "decoder")
+        for name, size in (("layers", 2), ("attention_heads", 2), ("ffn_dim", 32))
+    }
+    theirs = transformers.BartModel(transformers.BartConfig(vocab_size=97, d_model=32, **sizes)).eval()
+    ours = copy.deepcopy(theirs)
+    ours.set_attn_implementation("sparsek")
+    ids, mask = batch(rng, side="right")
+    wanted, got = (
+        model(ids, attention_mask=mask, decoder_input_ids=ids[:, :40]).last_hidden_state for model in (theirs, ours)
+    )
+    check(got, wanted, 5e-6)
+
+
+@torch.no_grad()
 def test_packed_sequences(rng):
     theirs, ours = pair("llama")
     ids, _ = batch(rng)

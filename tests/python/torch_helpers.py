@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import reference
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from sparsek import BlockMask
+from sparsek import BlockMask, BSRMatrix
 
 DEVICES = [
     pytest.param("cpu", torch.float32, id="cpu"),
@@ -40,3 +41,25 @@ def check_attention(out, q, k, v, *, lse=None, mask=None, scale=None, **rules) -
     reference.assert_close(out.detach(), want.out, lowprec.out)
     if lse is not None:
         reference.assert_close(lse.detach(), want.lse, lowprec.lse, what="lse")
+
+
+def sparse(rng, rows, cols, block=(16, 16), device="cpu", dtype=torch.float32) -> BSRMatrix:
+    kept = torch.from_numpy(rng.random((rows // block[0], cols // block[1])) < 0.5)
+    kept = kept.repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
+    return BSRMatrix.from_dense((normal(rng, rows, cols) * kept).to(device, dtype), block)
+
+
+class Largest(TorchDispatchMode):
+    """The elements of the largest tensor that any operation makes."""
+
+    def __init__(self):
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, (tuple, list)) else [result]:
+            # What expand makes owns no memory of that size.
+            if isinstance(tensor, torch.Tensor) and 0 not in tensor.stride():
+                self.elements = max(self.elements, tensor.numel())
+        return result

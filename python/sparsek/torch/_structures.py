@@ -6,6 +6,7 @@ import weakref
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -65,7 +66,10 @@ def _structure(shape: Any, block_shape: Any, row_offsets: Tensor, col_indices: T
     kept = _kept.get(row_offsets)
     if kept is None or kept.col_indices() is not col_indices:
         kept = _kept[row_offsets] = _Kept(col_indices)
-    structure = Structure(shape, block_shape, row_offsets, col_indices, plans=kept.plans)
+    plans = kept.plans
+    if row_offsets.is_cuda and torch.cuda.is_current_stream_capturing():
+        plans = {False: None, True: None, **plans}  # making one waits for the GPU, which a capture forbids
+    structure = Structure(shape, block_shape, row_offsets, col_indices, plans=plans)
     if kept.transposed is not None:
         structure.__dict__["transposed"] = kept.transposed  # where the cached property keeps it
     return structure
