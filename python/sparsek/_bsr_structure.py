@@ -28,6 +28,9 @@ class Structure:
     value_indices: Array | None = None  # int32 (nnz): which block of values each entry has; None: in order
     plans: dict[bool, Any] = field(default_factory=dict)  # of BSRMatrix._plan
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "plans": {}}
+
     @property
     def num_block_rows(self) -> int:
         return self.shape[0] // self.block_shape[0]

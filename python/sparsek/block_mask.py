@@ -57,6 +57,10 @@ class BlockMask:
         self._native_view: Any = None
         self._viewed: Arrays | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles, which make a native view of their own."""
+        return {**self.__dict__, "_native_view": None, "_viewed": None}
+
     # Constructors from lists
 
     @classmethod

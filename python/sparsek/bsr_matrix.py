@@ -61,6 +61,13 @@ class BSRMatrix:
         self._transpose: weakref.ref[BSRMatrix] | None = None
         self._views: dict[bool, Any] = {}
 
+    def __getstate__(self) -> tuple[Array, Structure, Structure | None]:
+        """For copies and pickles, which make native views and plans of their own."""
+        return self.values, self._structure, self._original
+
+    def __setstate__(self, state: tuple[Array, Structure, Structure | None]) -> None:
+        self._set(*state)
+
     @classmethod
     def _make(cls, values: Array, structure: Structure, original: Structure | None = None) -> BSRMatrix:
         matrix = cls.__new__(cls)

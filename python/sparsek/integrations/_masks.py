@@ -95,8 +95,9 @@ def pattern(
     made = partial(Pattern, (batch_size, 1, q_length, kv_length), device, dense=dense)
     padding = None
     if attention_mask is not None:
-        padding = masking_utils.prepare_padding_mask(attention_mask, kv_length, kv_offset)
-        padding = padding[:, kv_offset : kv_offset + kv_length].bool()
+        end = kv_offset + kv_length
+        missing = max(0, end - attention_mask.shape[1])  # in a static cache: places not used yet
+        padding = torch.nn.functional.pad(attention_mask.bool(), (0, missing))[:, kv_offset:end]
         padding = None if bool(padding.all()) else padding
 
     window = window_of(mask_function)
