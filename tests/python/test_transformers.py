@@ -123,6 +123,14 @@ def test_generation(name, padded, cache, rng):
     check(torch.stack(got.logits), torch.stack(wanted.logits), 5e-6)
 
 
+def test_beams(rng):
+    ids, mask = batch(rng, length=40)
+    mask[2] = 1
+    options = {"max_new_tokens": 4, "min_new_tokens": 4, "num_beams": 3, "do_sample": False}
+    wanted, got = (model.generate(ids, attention_mask=mask, **options) for model in pair("mistral"))
+    assert torch.equal(got, wanted)
+
+
 @pytest.mark.parametrize("name", ["llama", "mistral"])
 @pytest.mark.parametrize(("device", "dtype", "tolerance"), DEVICES)
 @torch.no_grad()
@@ -176,10 +184,13 @@ def test_masks_of_four_axes(kind, rng):
     check(ours(ids, attention_mask=mask).logits, theirs(ids, attention_mask=mask).logits, 5e-6)
 
 
+@pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("name", ["llama", "mistral"])
-def test_gradients(name, rng):
-    models = pair(name)
+def test_gradients(name, checkpointing, rng):
+    models = pair(name, use_cache=False)
     ids, mask = batch(rng)
+    if checkpointing:
+        models[1].gradient_checkpointing_enable()
     labels = torch.where(mask == 1, ids, -100)
     for model in models:
         model.train()
@@ -248,7 +259,7 @@ def test_patterns_are_the_masks_of_sdpa(function, padded, q_length, kv_length, q
 def test_blocks_of_padding_are_not_listed():
     padding = torch.ones(2, 512, dtype=torch.bool)
     padding[1, :300] = False
-    mask = _masks.pattern(2, 512, q_length=512, attention_mask=padding).mask
+    mask = _masks.pattern(2, 512, 512, attention_mask=padding).mask
     assert isinstance(mask, BlockMask)
     assert mask.counts[1].unique().tolist() == [4]  # 64 keys each, of which 300 are padding
 

@@ -54,15 +54,14 @@ class Pattern(Tensor):
 
 def pattern(
     batch_size: int,
+    q_length: int,
     kv_length: int,
-    q_length: int | None = None,
     q_offset: int | Tensor = 0,
     kv_offset: int = 0,
     mask_function: Callable = masking_utils.causal_mask_function,
     attention_mask: Tensor | None = None,
     use_vmap: bool = False,
     device: Any = "cpu",
-    cache_position: Tensor | None = None,
     **kwargs: Any,
 ) -> Pattern | Tensor:
     """For AttentionMaskInterface: a Pattern, or the dense bool mask of sdpa where a Pattern cannot be (see below).
@@ -72,8 +71,6 @@ def pattern(
     device knows, for custom mask functions written for vmap, and in a traced model it is the dense mask:
     O(q_length * kv_length) memory.
     """
-    if q_length is None:  # transformers before 5.x names the places of queries instead
-        q_length, q_offset = len(cache_position), cache_position[0]
 
     def dense() -> Tensor:
         mask = masking_utils.sdpa_mask(

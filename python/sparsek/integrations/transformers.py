@@ -1,6 +1,6 @@
 """Hugging Face transformers with sparsek's attention: `register()`, then `attn_implementation="sparsek"`.
 
-Needs transformers 5 or later and torch: pip install 'sparsek[transformers]'.
+Needs transformers 5.6 or later and torch: pip install 'sparsek[transformers]'.
 """
 
 from __future__ import annotations
