@@ -20,6 +20,11 @@ _ABSENT, _FULL = -2, -1  # what stands in a table of blocks where no bitmap does
 
 def from_flex(flex: Any) -> Lists:
     """The lists of PyTorch's BlockMask, its mask_mod evaluated in its partial blocks only."""
+    expected = ("kv_indices", "kv_num_blocks", "full_kv_indices", "mask_mod", "seq_lengths")
+    if not all(hasattr(flex, name) for name in expected):
+        raise TypeError(
+            f"flex_block_mask: expected a torch.nn.attention.flex_attention.BlockMask, got {type(flex).__name__}"
+        )
     grid = Grid(*flex.seq_lengths, *flex.BLOCK_SIZE)
     partial = _flex_lists(grid, flex.kv_indices, flex.kv_num_blocks)
     if flex.mask_mod is not None:
