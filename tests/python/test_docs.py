@@ -9,7 +9,13 @@ import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 # Their blocks make one program, from top to bottom.
-PAGES = {"index.md": [], "masks.md": ["torch"], "layers.md": ["torch", "scipy"], "jax.md": ["jax"]}
+PAGES = {
+    "index.md": [],
+    "masks.md": ["torch"],
+    "layers.md": ["torch", "scipy"],
+    "pytorch.md": ["torch"],
+    "jax.md": ["jax"],
+}
 
 
 @pytest.mark.parametrize("page", PAGES)

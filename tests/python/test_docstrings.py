@@ -14,9 +14,9 @@ import sparsek
 
 def public_modules():
     """Those that name what is public; one whose package is not installed is left out."""
-    names = [f"sparsek.{module.name}" for module in pkgutil.iter_modules(sparsek.__path__)]
+    names = [module.name for module in pkgutil.walk_packages(sparsek.__path__, "sparsek.", onerror=lambda name: None)]
     for name in ["sparsek", *names]:
-        if name.rpartition(".")[2].startswith("_"):
+        if any(part.startswith("_") for part in name.split(".")):
             continue
         try:
             module = importlib.import_module(name)
@@ -80,3 +80,17 @@ def test_documents_no_argument_that_it_does_not_have(name):
 def test_the_functions_that_matter_are_among_them():
     for name in ("sparsek.attention", "sparsek.bsr_gemm", "sparsek.prune", "sparsek.BlockMask.from_mask_mod"):
         assert name in FUNCTIONS
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("sparsek.jax.attention", "jax"),
+        ("sparsek.torch.attention", "torch"),
+        ("sparsek.torch.bsr_gemm", "torch"),
+        ("sparsek.integrations.transformers.register", "transformers"),
+    ],
+)
+def test_the_integrations_are_among_them(name, package):
+    pytest.importorskip(package)
+    assert name in FUNCTIONS

@@ -24,6 +24,8 @@ import sparsek.torch  # noqa: E402
 from ..block_mask import BlockMask  # noqa: E402
 from ._masks import Pattern, of_dense, pattern  # noqa: E402
 
+__all__ = ["register"]
+
 _say_once = cache(logging.getLogger("sparsek").warning)
 
 # What models pass to an attention function that sparsek has no answer to, and what it is.
@@ -39,9 +41,6 @@ _REFUSED = {
 def register(name: str = "sparsek", *, backend: str | None = None) -> None:
     """Makes `attn_implementation=name` known to transformers, for models that take custom attention functions.
 
-    name     what models are told: AutoModel.from_pretrained(..., attn_implementation=name)
-    backend  a name from `sparsek.backends()`, for every call; by default the first that takes the problem
-
     Causal and bidirectional attention, sliding windows, grouped queries, caches, padding masks, packed sequences and
     4-D bool masks work, with and without gradients. Padding masks become block masks: blocks of padding are skipped.
 
@@ -49,7 +48,12 @@ def register(name: str = "sparsek", *, backend: str | None = None) -> None:
     capping, score biases, attention sinks, head masks and paged caches; `output_attentions=True` gives None for the
     weights, as with sdpa, and says so once.
 
-    Raises ValueError for a backend that does not exist.
+    Args:
+        name: what models are told: AutoModel.from_pretrained(..., attn_implementation=name)
+        backend: a name from `sparsek.backends()`, for every call; by default the first that takes the problem.
+
+    Raises:
+        ValueError: a backend that does not exist.
     """
     names = [row.name for row in sparsek.backends() if row.operation == "attention"]
     if backend is not None and backend not in names:

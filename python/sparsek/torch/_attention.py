@@ -45,13 +45,21 @@ def attention(
     Args:
         q: (B, Sq, Hq, D) float16, bfloat16 or float32; with layout="bhsd" (B, Hq, Sq, D). A tensor whose last axis is
             not contiguous is copied first. Under autocast q, k and v are cast to its dtype.
-        k, v: (B, Sk, Hkv, D) and (B, Sk, Hkv, Dv), q's dtype and device.
-        mask, causal, window, scale, layout, return_lse, backend: as in `sparsek.attention`; mask's arrays are tensors
-            on q's device (`mask.to(q)`).
-        return_weights, out: as in `sparsek.attention`, where nothing is traced and no gradient is wanted.
+        k: (B, Sk, Hkv, D), q's dtype and device.
+        v: (B, Sk, Hkv, Dv), likewise.
+        mask: the blocks that may be seen, made for Sq and Sk, of tensors on q's device (`mask.to(q)`).
+        causal: a query sees no key after its position. Applies on top of `mask` and `window`.
+        window: (left, right): a query sees keys from `left` before to `right` after its position; None: unbounded.
+        scale: factor of q k^T, 1 / sqrt(D) by default.
+        layout: "bshd" as above, or "bhsd" for (B, H, S, D) tensors, PyTorch's order; also that of the result.
+        return_lse: also return the natural logarithm of the softmax's denominator, float32 (B, Hq, Sq).
+        return_weights: also return the softmax probabilities, as `sparsek.attention` does; only where nothing is
+            traced and no gradient is wanted.
+        out: (B, Sq, Hq, Dv) tensor to write the result to; likewise.
+        backend: a name from `sparsek.backends()`; by default the first that takes the problem.
 
     Returns:
-        out (B, Sq, Hq, Dv), or with return_lse (out, lse), lse float32 (B, Hq, Sq).
+        out (B, Sq, Hq, Dv), or a tuple (out, lse), (out, weights) or (out, lse, weights).
 
     Raises:
         ValueError, TypeError: an argument is wrong; the message names it, what was expected and what was given.

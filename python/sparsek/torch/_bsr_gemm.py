@@ -42,8 +42,14 @@ def bsr_gemm(
         a: (M, K) dense tensor or BSRMatrix of tensors, float16, bfloat16 or float32. Under autocast a, b and c are
             cast to its dtype.
         b: (K, N), likewise, a's dtype and device.
-        out_pattern, alpha, c, beta, out_dtype, backend: as in `sparsek.bsr_gemm`.
-        out: as in `sparsek.bsr_gemm`, where nothing is traced and no gradient is wanted.
+        out_pattern: (M, N) BSRMatrix whose structure the result has; its values are not read.
+        alpha: factor of the product.
+        c: (M, N) of the result's dtype, dense, or a BSRMatrix of the pattern's structure; read if beta != 0.
+        beta: factor of c.
+        out: where to write: a dense (M, N) tensor, or with `out_pattern` a BSRMatrix of its structure; only where
+            nothing is traced and no gradient is wanted.
+        out_dtype: a's dtype by default, or float32. Sums are always in float32.
+        backend: a name from `sparsek.backends()`; by default the first that takes the problem.
 
     Returns:
         (M, N) tensor, or with `out_pattern` a BSRMatrix of its structure.
