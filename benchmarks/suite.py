@@ -176,6 +176,8 @@ def _dense() -> list[Case]:
     for head_dim in (64, 128):
         name = f"attn/dense/d{head_dim}/s131072/causal"
         cases.append(AttentionCase(name, "long", 131072, 2048 // head_dim, head_dim, causal=True))
+        # What the sparse cases of that length are a fraction of.
+        cases.append(AttentionCase(name.removesuffix("/causal"), "long", 131072, 2048 // head_dim, head_dim))
     gqa = {"heads": 32, "kv_heads": 8, "head_dim": 128}
     cases.append(AttentionCase("attn/dense/d128/s8192/gqa32x8/causal", "attention", 8192, **gqa, causal=True))
     cases.append(AttentionCase("attn/decode/d128/s16384/batch16/gqa32x8", "attention", 16384, **gqa, batch=16, q_len=1))
@@ -194,12 +196,13 @@ def _topk(head_dim: int, length: int, q_block: int, kv_block: int, blocks: int, 
 def _sparse() -> list[Case]:
     cases = []
     for head_dim in (64, 128):
-        for length, blocks in ((8192, 16), (8192, 32), (32768, 16), (32768, 32), (131072, 32)):
+        for length, blocks in ((8192, 16), (8192, 32), (32768, 16), (32768, 32), (131072, 16), (131072, 32)):
             cases.append(_topk(head_dim, length, 128, 128, blocks))
         cases.append(_topk(head_dim, 8192, 64, 64, 32))
         cases.append(_topk(head_dim, 32768, 64, 64, 64))
         cases.append(_topk(head_dim, 8192, 32, 32, 64))
         cases.append(_topk(head_dim, 8192, 64, 32, 64))
+        cases.append(_topk(head_dim, 32768, 64, 32, 128))
     cases.append(_topk(128, 1024, 64, 64, 4))
     cases.append(_topk(256, 8192, 128, 128, 16))
     cases.append(_topk(256, 32768, 128, 128, 32))

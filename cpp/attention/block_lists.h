@@ -14,7 +14,7 @@ struct ListedBlock {
 };
 
 /// The entries of list `r`: positions [begin, end) of BlockMaskView::indices, clamped to what the
-/// arrays hold.
+/// arrays hold; begin <= end.
 struct ListRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -39,7 +39,7 @@ SPARSEK_HOST_DEVICE inline ListRange list_range(const BlockMaskView& mask, std::
   std::int64_t end = mask.offsets[list + 1];
   if (begin < 0) begin = 0;
   if (end > mask.num_indices) end = mask.num_indices;
-  return {begin, end};
+  return {begin, end < begin ? begin : end};
 }
 
 SPARSEK_HOST_DEVICE inline ListedBlock listed_block(const BlockMaskView& mask, std::int64_t entry) {

@@ -2,22 +2,40 @@
 
 #include <cutlass/arch/barrier.h>
 
-#include <cute/arch/copy_sm90_desc.hpp>
+#include "primitives/barrier.cuh"
 
 namespace sparsek {
 
-/// Where a ring of stages stands: the stage, and the parity of its barriers' current phase.
+/// Where a ring of stages stands: the stage, and the parity of its barriers' current phase. One
+/// register holds both: the number of steps, modulo twice the ring where that is not for free.
 template <int kStages>
-struct RingState {
-  int stage = 0;
-  std::uint32_t phase = 0;
-
-  __device__ void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      phase ^= 1;
-    }
+class RingState {
+ public:
+  __device__ int stage() const {
+    if constexpr (kPowerOfTwo) return static_cast<int>(step_ % kStages);
+    return static_cast<int>(step_ < kStages ? step_ : step_ - kStages);
   }
+  __device__ std::uint32_t phase() const {
+    if constexpr (kPowerOfTwo) return step_ / kStages % 2;
+    return step_ >= kStages;
+  }
+  __device__ void advance() {
+    ++step_;
+    if (!kPowerOfTwo && step_ == 2 * kStages) step_ = 0;
+  }
+  /// Where it stood some steps ago.
+  template <int kSteps>
+  __device__ RingState before() const {
+    RingState state;
+    state.step_ = step_ - kSteps;
+    if (!kPowerOfTwo && step_ < kSteps) state.step_ += 2 * kStages;
+    return state;
+  }
+
+ private:
+  static constexpr bool kPowerOfTwo = (kStages & (kStages - 1)) == 0;
+
+  std::uint32_t step_ = 0;
 };
 
 /// Full and empty barriers of one ring of shared-memory stages. A producer starts one phase ahead:
@@ -33,21 +51,20 @@ struct Ring {
       cutlass::arch::ClusterBarrier::init(&empty[stage], consumers);
     }
   }
-  __device__ void wait_empty(const RingState<kStages>& state) {
-    cutlass::arch::ClusterBarrier::wait(&empty[state.stage], state.phase ^ 1);
+  __device__ void wait_empty(const RingState<kStages>& state) const {
+    wait(&empty[state.stage()], state.phase() ^ 1);
   }
-  __device__ void wait_full(const RingState<kStages>& state) {
-    cutlass::arch::ClusterBarrier::wait(&full[state.stage], state.phase);
+  __device__ void wait_full(const RingState<kStages>& state) const {
+    wait(&full[state.stage()], state.phase());
+  }
+  __device__ bool is_full(const RingState<kStages>& state) const {
+    return try_wait(&full[state.stage()], state.phase());
   }
   __device__ void expect_bytes(const RingState<kStages>& state, std::uint32_t bytes) {
-    cutlass::arch::ClusterTransactionBarrier::arrive_and_expect_tx(&full[state.stage], bytes);
+    arrive_expecting(&full[state.stage()], bytes);
   }
-  __device__ void arrive_full(const RingState<kStages>& state) {
-    cutlass::arch::ClusterBarrier::arrive(&full[state.stage]);
-  }
-  __device__ void arrive_empty(const RingState<kStages>& state) {
-    cutlass::arch::ClusterBarrier::arrive(&empty[state.stage]);
-  }
+  __device__ void arrive_full(const RingState<kStages>& state) { arrive(&full[state.stage()]); }
+  __device__ void arrive_empty(const RingState<kStages>& state) { arrive(&empty[state.stage()]); }
 };
 
 }  // namespace sparsek

@@ -76,7 +76,7 @@ def lists(rng, counts, num_blocks, width):
 
 
 def test_one_long_list_among_short_ones(rng):
-    """More q tiles than the chip holds at once."""
+    """More q tiles than the chip holds at once, so that they are ordered by length."""
     heads, length = 24, 4096
     counts = rng.integers(0, 3, (1, heads, length // 128), dtype=np.int32)
     counts[0, 3, 17] = length // 128
@@ -229,6 +229,54 @@ def test_more_heads_than_a_grid_axis(rng):
     out = attention(q, k, v, causal=True, backend="sm90")
     rows = [(0, 0, 0), (1, 39999, 2), (0, 33000, 1)]
     spot_check(q, k, v, out, rows, lambda head, row: torch.arange(row + 1, device="cuda"))
+
+
+def test_it_is_the_default(rng):
+    q, k, v = (normal(rng, 1, 300, 2, 64) for _ in range(3))
+    assert torch.equal(attention(q, k, v), attention(q, k, v, backend="sm90"))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("shape", ["below zero", "rising", "falling", "one high key"])
+def test_where_a_row_has_its_maximum(shape, masked, rng):
+    """A row's maximum follows the scores late, and tiles without a higher one take a short cut."""
+    length, heads, head_dim = 1024, 2, 64
+    q, k, v = (normal(rng, 1, length, heads, head_dim) for _ in range(3))
+    place = torch.linspace(-1, 1, length, device="cuda")
+    added = {
+        "below zero": torch.full_like(place, -150.0),
+        "rising": 200 * place,
+        "falling": -200 * place,
+        "one high key": torch.where(torch.arange(length, device="cuda") == 700, 300.0, 0.0),
+    }[shape]
+    q[..., 0] = 4.0
+    k[..., 0] += (added / 4).to(k.dtype)[None, :, None]
+    allowed = torch.ones(1, heads, length, length, dtype=torch.bool, device="cuda")
+    mask = None
+    if masked:
+        lengths = {"q_len": length, "kv_len": length, "q_block": 128, "kv_block": 64}
+        indices = np.broadcast_to(np.arange(3, 16, dtype=np.int32), (1, heads, 8, 13))
+        mask = BlockMask.from_indices(torch.from_numpy(indices.copy()).cuda(), None, **lengths)
+        allowed[..., : 3 * 64] = False
+    out, lse = attention(q, k, v, mask=mask, return_lse=True, backend="sm90")
+    check(q, k, v, allowed, out, lse)
+
+
+def test_memory_beyond_the_output_is_the_order_of_the_lists(rng):
+    length, block, heads = 16384, 128, 32
+    shape = (1, heads, length // block)
+    counts = torch.from_numpy(rng.integers(0, 9, shape, dtype=np.int32)).cuda()
+    indices = torch.from_numpy(lists(rng, np.empty(shape), length // block, 8)).cuda()
+    q, k, v = (normal(rng, 1, length, heads, 64) for _ in range(3))
+    mask = BlockMask.from_indices(indices, counts, q_len=length, kv_len=length, q_block=block, kv_block=block)
+    out = torch.empty_like(q)
+    for causal, listed in ((False, mask), (True, mask), (True, None)):
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        attention(q, k, v, mask=listed, causal=causal, out=out, backend="sm90")
+        extra = torch.cuda.max_memory_allocated() - before
+        assert extra <= (0 if listed is None else 4 * counts.numel() + 1024), extra
 
 
 def test_narrow_values_are_written_alone(rng):

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::int64_t kMaxHeadDim = 256;
 constexpr std::int64_t kMaxLength = std::int64_t{1} << 29;  // sums of two positions stay in 32 bits
+constexpr std::size_t kProgressBytes = 256;
 
 Reason available() { return why_no_gpu(90); }
 
@@ -51,7 +52,10 @@ Reason supports(const Problem& p) {
   return std::nullopt;
 }
 
-std::size_t workspace_bytes(const Problem&) { return 0; }
+std::size_t workspace_bytes(const Problem& p) {
+  const Choice choice = choose(p);
+  return choice.ordered ? kProgressBytes + static_cast<std::size_t>(choice.num_tiles) * 4 : 0;
+}
 
 /// A (B, S, H, D) tensor for TMA.
 CUtensorMap map_of(const char* name, const TensorView& tensor, int box_columns, int box_rows) {
@@ -92,10 +96,16 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   if (p.has_mask) params.mask = *args.mask;
   params.q_len = static_cast<std::int32_t>(p.q_len);
   params.group = static_cast<std::int32_t>(p.num_q_heads / p.num_kv_heads);
-  params.scale = p.scale;
+  params.scale_log2 = p.scale * 1.4426950408889634f;
+  params.rescale_margin = std::min(kRescaleThreshold / params.scale_log2, 1e30f);
   params.schedule = {static_cast<std::int32_t>(choice.num_tiles),
                      static_cast<std::int32_t>(choice.num_q_tiles),
                      static_cast<std::int32_t>(p.num_q_heads), choice.section};
+  if (choice.ordered) {
+    auto* memory = static_cast<char*>(args.workspace);
+    params.schedule.progress = reinterpret_cast<Progress*>(memory);
+    params.schedule.order = reinterpret_cast<std::int32_t*>(memory + kProgressBytes);
+  }
   return params;
 }
 
@@ -105,6 +115,7 @@ void run(const Problem& p, const AttentionArgs& args) {
   const Choice choice = choose(p);
   if (log_enabled()) log_once(cat("attention sm90 ", to_string(choice)));
   const Params params = make_params(p, args, choice);
+  if (choice.ordered) order_tiles(params, choice.kernel->tile_q, stream);
   choice.kernel->launch(p.dtype, params, choice.num_ctas, stream);
 }
 

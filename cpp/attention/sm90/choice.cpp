@@ -69,6 +69,7 @@ Choice choose(const Problem& p) {
   choice.num_tiles = choice.num_q_tiles * p.num_q_heads * p.batch;
   choice.num_ctas = static_cast<int>(std::min<std::int64_t>(
       choice.num_tiles, std::int64_t{p.device.num_sms} * choice.kernel->ctas_per_sm));
+  choice.ordered = p.has_mask && choice.num_tiles > choice.num_ctas;
   if (!p.has_mask && is_unequal(p)) choice.section = kSectionHeads;
   return choice;
 }
@@ -76,8 +77,10 @@ Choice choose(const Problem& p) {
 std::string to_string(const Choice& choice) {
   const Kernel& k = *choice.kernel;
   return cat("head_dim=", k.head_dim, " value_dim=", k.value_dim, " tile=", k.tile_q, "x",
-             k.tile_kv, " stages=", k.stages, " ctas_per_sm=", k.ctas_per_sm,
-             " schedule=", choice.section ? "longest first" : "in order",
+             k.tile_kv, " stages=", k.stages, " ctas_per_sm=", k.ctas_per_sm, " schedule=",
+             choice.ordered   ? "longest list first"
+             : choice.section ? "longest first"
+                              : "in order",
              " ctas=", choice.num_ctas);
 }
 

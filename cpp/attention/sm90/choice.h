@@ -28,7 +28,8 @@ struct Choice {
   std::int64_t num_q_tiles = 0;  // of one head
   std::int64_t num_tiles = 0;
   int num_ctas = 0;
-  int section = 0;  // see Schedule
+  int section = 0;       // see Schedule
+  bool ordered = false;  // by the length of their lists, on the GPU
 };
 
 /// A null kernel when none takes the problem.

@@ -31,9 +31,9 @@ struct Config {
   static constexpr bool kPingPong = Overlap && TileQ > 64;  // take turns at the tensor cores
 
   static constexpr int kConsumers = TileQ / 64;  // warpgroups
-  // Alone on its SM, a CTA has a whole warpgroup as producer, which setmaxnreg asks for; with
-  // several CTAs a lone warp leaves more registers.
-  static constexpr bool kMoveRegs = CtasPerSm == 1 && kConsumers > 1;
+  // setmaxnreg moves registers from a whole warpgroup of producers to the consumers. Where they do
+  // not need them, a lone warp leaves more.
+  static constexpr bool kMoveRegs = kConsumers > 1 || CtasPerSm == 2;
   static constexpr int kThreads = kConsumers * kWarpGroup + (kMoveRegs ? kWarpGroup : 32);
   static constexpr int kGranules = TileKv / kGranule;
 

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
       const Work& work = consumer.next_work();
       if (work.state == Work::kEnd) break;
       typename Consumer<Element, C>::Accumulator output;
-      RowSoftmax softmax(params.scale * 1.4426950408889634f);
+      RowSoftmax softmax(params);
       if (work.state == Work::kTiles) {
         consumer.compute(work, output, softmax);
         softmax.finish();

@@ -34,4 +34,8 @@ using NarrowLists256 = Config<256, 256, 64, 64, 2, true>;
 template <class C>
 void launch(DType dtype, const Params& params, int num_ctas, cudaStream_t stream);
 
+/// Fills `schedule.order` with the q tiles, those with the longest lists first, unless they are
+/// about equal, and sets `schedule.progress` to the start. `tile_q`: queries of a tile.
+void order_tiles(const Params& params, int tile_q, cudaStream_t stream);
+
 }  // namespace sparsek::attn::sm90

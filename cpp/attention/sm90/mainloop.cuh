@@ -3,6 +3,7 @@
 #include <cute/tensor.hpp>
 
 #include "attention/block_lists.h"
+#include "attention/sm90/kv_visits.h"
 #include "attention/sm90/params.h"
 #include "attention/sm90/row_softmax.cuh"
 #include "attention/sm90/storage.cuh"
@@ -32,7 +33,10 @@ class Consumer {
       MmaPV{}, cute::Shape<cute::_64, cute::Int<C::kValueDim>>{}));
 
   __device__ __forceinline__ Consumer(const Params& params, Storage<Element, C>& storage, int group)
-      : params_(params), storage_(storage), group_(group), thread_(threadIdx.x % kWarpGroup) {}
+      : params_(params),
+        storage_(storage),
+        group_(C::kConsumers == 1 ? 0 : group),  // a constant takes no register
+        thread_(threadIdx.x % kWarpGroup) {}
 
   /// The row of the CTA's tile that this thread's first row is.
   __device__ __forceinline__ int row() const {
@@ -74,28 +78,30 @@ class Consumer {
     if constexpr (!C::kOverlap) {
       for (bool last = false; !last;) {
         storage_.ring_k.wait_full(k_state_);
-        const auto& note = storage_.notes[k_state_.stage];
+        const auto& note = storage_.notes[k_state_.stage()];
         last = note.last;
         const bool masked = note.masked;
-        multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage), tSrS);
+        multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
         warpgroup_wait<0>();
+        warpgroup_fence_operand(tSrS);
         if (last) release(storage_.ring_q, q_state_);
         if (masked) erase(note, work, tSrS);
-        release(storage_.ring_k, k_state_);
+        give_back(storage_.ring_k, k_state_);
         if (softmax.next(tSrS)) softmax.rescale(tOrO);
         to_weights(tSrS, tOrP);
-        storage_.ring_v.wait_full(v_state_);
-        multiply<false>(mma_pv, tOrP, tOrV(v_state_.stage), tOrO);
+        storage_.ring_v.wait_full(k_state_);  // V is in step with K here
+        multiply<false>(mma_pv, tOrP, tOrV(k_state_.stage()), tOrO);
         warpgroup_wait<0>();
-        release(storage_.ring_v, v_state_);
+        release(storage_.ring_v, k_state_);
       }
       return;
     }
     storage_.ring_k.wait_full(k_state_);
-    const auto& first_note = storage_.notes[k_state_.stage];
+    const auto& first_note = storage_.notes[k_state_.stage()];
     bool last = first_note.last;
-    multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage), tSrS);
+    multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
     warpgroup_wait<0>();
+    warpgroup_fence_operand(tSrS);
     if (last) release(storage_.ring_q, q_state_);
     if (first_note.masked) erase(first_note, work, tSrS);
     release(storage_.ring_k, k_state_);
@@ -103,18 +109,18 @@ class Consumer {
     to_weights(tSrS, tOrP);
 
     while (!last) {
-      storage_.ring_k.wait_full(k_state_);
-      const auto& note = storage_.notes[k_state_.stage];
+      wait_tiles();
+      const auto& note = storage_.notes[k_state_.stage()];
       last = note.last;
       const bool masked = note.masked;
       wait_turn();
       // S of this tile and O of the one before are computed while the other warpgroups do
       // softmax; then O goes on under this warpgroup's own softmax.
-      multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage), tSrS);
-      storage_.ring_v.wait_full(v_state_);
-      multiply<false>(mma_pv, tOrP, tOrV(v_state_.stage), tOrO);
+      multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
+      multiply<false>(mma_pv, tOrP, tOrV(k_state_.template before<1>().stage()), tOrO);
       pass_turn();
       warpgroup_wait<1>();
+      warpgroup_fence_operand(tSrS);
       if (last) release(storage_.ring_q, q_state_);
       if (masked) erase(note, work, tSrS);
       release(storage_.ring_k, k_state_);
@@ -126,13 +132,14 @@ class Consumer {
         softmax.rescale(tOrO);
       }
       warpgroup_wait<0>();
-      release(storage_.ring_v, v_state_);
+      give_back(storage_.ring_v, k_state_.template before<2>());
       to_weights(tSrS, tOrP);
     }
-    storage_.ring_v.wait_full(v_state_);
-    multiply<false>(mma_pv, tOrP, tOrV(v_state_.stage), tOrO);
+    const auto last_v = k_state_.template before<1>();
+    storage_.ring_v.wait_full(last_v);
+    multiply<false>(mma_pv, tOrP, tOrV(last_v.stage()), tOrO);
     warpgroup_wait<0>();
-    release(storage_.ring_v, v_state_);
+    give_back(storage_.ring_v, last_v);
   }
 
   __device__ __forceinline__ static void set_zero(Accumulator& tOrO) {
@@ -143,7 +150,7 @@ class Consumer {
   /// The q tile to do, in shared memory until finish_work: registers are short.
   __device__ __forceinline__ const Work& next_work() {
     storage_.ring_work.wait_full(work_state_);
-    return storage_.work[work_state_.stage];
+    return storage_.work[work_state_.stage()];
   }
   __device__ __forceinline__ void finish_work() { release(storage_.ring_work, work_state_); }
 
@@ -174,11 +181,24 @@ class Consumer {
     }
   }
 
+  /// Until K of this step and V of the one before are there. Both are asked at once, since even an
+  /// answer takes a while.
+  __device__ __forceinline__ void wait_tiles() const {
+    const bool has_k = storage_.ring_k.is_full(k_state_);
+    const bool has_v = storage_.ring_v.is_full(k_state_.template before<1>());
+    if (!has_k) storage_.ring_k.wait_full(k_state_);
+    if (!has_v) storage_.ring_v.wait_full(k_state_.template before<1>());
+  }
+
   /// Each warp gives a stage back when all its lanes are done with it.
   template <class StageRing, class State>
-  __device__ __forceinline__ void release(StageRing& ring, State& state) {
+  __device__ __forceinline__ void give_back(StageRing& ring, const State& state) {
     __syncwarp();
     if (thread_ % 32 == 0) ring.arrive_empty(state);
+  }
+  template <class StageRing, class State>
+  __device__ __forceinline__ void release(StageRing& ring, State& state) {
+    give_back(ring, state);
     state.advance();
   }
 
@@ -186,30 +206,33 @@ class Consumer {
   __device__ __forceinline__ void erase(const TileNote<C::kGranules>& note, const Work& work,
                                         Scores& tSrS) const {
     const int pair = thread_ % 4 * 2;
-    int begin[2];
-    int end[2];
-    CUTE_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      const int query = work.q_begin + row() + 8 * r;
-      begin[r] = static_cast<int>(params_.band.begin(query)) - pair;
-      end[r] = static_cast<int>(params_.band.end(query)) - pair;
-    }
     if constexpr (C::kLists) {
       CUTE_UNROLL
       for (int g = 0; g < C::kGranules; ++g) {
         const Granule granule = note.granules[g];
         CUTE_UNROLL
         for (int r = 0; r < 2; ++r) {
+          const KeyRange seen = visible_to(work, r);
           const std::uint32_t bits = visible_bits(granule, row() + 8 * r) >> pair;
-          erase<kGranule>(tSrS, 8 * g + 2 * r, begin[r] - granule.key, end[r] - granule.key, bits);
+          erase<kGranule>(tSrS, 8 * g + 2 * r, seen.begin - granule.key - pair,
+                          seen.end - granule.key - pair, bits);
         }
         asm volatile("" ::: "memory");  // all notes in registers at once would not fit
       }
     } else {
-      const int key = note.granules[0].key;
+      const int key = note.granules[0].key + pair;
       CUTE_UNROLL
-      for (int r = 0; r < 2; ++r) erase<C::kTileKv>(tSrS, 2 * r, begin[r] - key, end[r] - key);
+      for (int r = 0; r < 2; ++r) {
+        const KeyRange seen = visible_to(work, r);
+        erase<C::kTileKv>(tSrS, 2 * r, seen.begin - key, seen.end - key);
+      }
     }
+  }
+
+  /// The keys that row r of a thread's two may see under causal and window.
+  __device__ __forceinline__ KeyRange visible_to(const Work& work, int r) const {
+    const int query = work.q_begin + row() + 8 * r;
+    return visible_keys(params_.band, query, query + 1);
   }
 
   /// Of a thread's share of a row of kColumns scores, from element `first` on, keeps the columns
@@ -253,8 +276,7 @@ class Consumer {
   Storage<Element, C>& storage_;
   int group_;
   int thread_;
-  RingState<C::kStages> k_state_;
-  RingState<C::kStages> v_state_;
+  RingState<C::kStages> k_state_;  // V takes the same steps, later
   RingState<1> q_state_;
   RingState<2> work_state_;
 };

@@ -38,7 +38,9 @@ struct Params {
   std::int32_t q_len = 0;
   std::int32_t group = 1;  // query heads of a kv head
   PieceGrid pieces;
-  float scale = 1;
+  float scale_log2 = 1;  // of the scores, for powers of two
+  // A row's maximum, and with it O, follows the scores only when one exceeds it by this.
+  float rescale_margin = 0;
   Schedule schedule;
 };
 

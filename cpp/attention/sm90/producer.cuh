@@ -19,7 +19,7 @@ class Producer {
         slab_(lane_ / params.pieces.per_tile) {}
 
   __device__ __forceinline__ void run() {
-    TileScheduler scheduler{params_.schedule};
+    TileScheduler scheduler(params_.schedule);
     next(scheduler);
     while (more_) {
       const QTile tile = next_;
@@ -50,7 +50,7 @@ class Producer {
     ListHead& head = storage_.next_list;
     if (lane_ == 0) {
       head.first_entry = range.begin;
-      head.num_entries = static_cast<std::int32_t>(range.end - range.begin);
+      head.num_entries = static_cast<std::int32_t>(min(range.end - range.begin, kMostEntries));
     }
     head.key[lane_] = entry.key;
     head.bitmap[lane_] = entry.bitmap;
@@ -95,7 +95,7 @@ class Producer {
         const std::int32_t key =
             piece.key == kAbsent ? static_cast<std::int32_t>(params_.band.kv_len) : piece.key;
         load_boxes<C::kHeadDim, C::kSlabK>(params_.k, storage_.ring_k, k_state_,
-                                           storage_.k[k_state_.stage], key, kv_head, tile.batch);
+                                           storage_.k[k_state_.stage()], key, kv_head, tile.batch);
         k_state_.advance();
         if (first) {
           load_q(work);
@@ -116,7 +116,7 @@ class Producer {
   __device__ __forceinline__ void announce(const Work& work) {
     storage_.ring_work.wait_empty(work_state_);
     if (lane_ == 0) {
-      storage_.work[work_state_.stage] = work;
+      storage_.work[work_state_.stage()] = work;
       storage_.ring_work.arrive_full(work_state_);
     }
     work_state_.advance();
@@ -140,7 +140,7 @@ class Producer {
                                          std::int32_t batch) {
     storage_.ring_v.wait_empty(v_state_);
     load_boxes<C::kValueDim, C::kSlabV>(params_.v, storage_.ring_v, v_state_,
-                                        storage_.v[v_state_.stage], key, kv_head, batch);
+                                        storage_.v[v_state_.stage()], key, kv_head, batch);
     v_state_.advance();
   }
 
@@ -153,7 +153,7 @@ class Producer {
     __syncwarp();
     if (slab_ < kDim / kSlab) {
       const std::int32_t row = piece_ * params_.pieces.keys;
-      cute::SM90_TMA_LOAD_4D::copy(&map, &ring.full[state.stage], kReadOften,
+      cute::SM90_TMA_LOAD_4D::copy(&map, &ring.full[state.stage()], kReadOften,
                                    tile + (slab_ * C::kTileKv + row) * kSlab, slab_ * kSlab, key,
                                    kv_head, batch);
     }
@@ -167,7 +167,7 @@ class Producer {
         __any_sync(~0u, lane_ < params_.pieces.per_tile &&
                             (piece.bitmap >= 0 || piece.key == kAbsent ||
                              !contains(shared, piece.key, piece.key + params_.pieces.keys)));
-    auto& note = storage_.notes[k_state_.stage];
+    auto& note = storage_.notes[k_state_.stage()];
     if (masked) {
       const std::int32_t offset = lane_ * kGranule;
       const std::int32_t index = offset / params_.pieces.keys;
@@ -192,6 +192,9 @@ class Producer {
     }
     __syncwarp();  // before the stage's barrier hears of it
   }
+
+  // More than any valid list has, and room for a step of 32 in 32 bits.
+  static constexpr std::int64_t kMostEntries = 0x7fffff00;
 
   static constexpr auto kReadOnce =
       static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST);

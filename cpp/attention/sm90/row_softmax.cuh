@@ -2,7 +2,7 @@
 
 #include <cute/tensor.hpp>
 
-#include "attention/sm90/config.h"
+#include "attention/sm90/params.h"
 #include "primitives/ptx.cuh"
 
 namespace sparsek::attn::sm90 {
@@ -11,7 +11,7 @@ namespace sparsek::attn::sm90 {
 /// + c of a score or output fragment belongs to row r; the four lanes of a quad share a row.
 class RowSoftmax {
  public:
-  __device__ __forceinline__ explicit RowSoftmax(float scale_log2) : scale_(scale_log2) {
+  __device__ __forceinline__ explicit RowSoftmax(const Params& params) : params_(params) {
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
       max_[r] = -INFINITY;
@@ -23,23 +23,8 @@ class RowSoftmax {
   /// weights are added (for the whole warp).
   template <class Scores>
   __device__ __forceinline__ bool next(Scores& scores) {
-    bool grown = false;
-    CUTE_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      tile_max_[r] = tile_max(scores, r);
-      grown = grown || (tile_max_[r] - max_[r]) * scale_ > kRescaleThreshold;
-    }
-    const bool rescale = __any_sync(~0u, grown);
-    if (rescale) {
-      CUTE_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        const float max = fmaxf(max_[r], tile_max_[r]);
-        // A row that has seen nothing yet has no sum and no output to rescale.
-        factor_[r] = max_[r] == -INFINITY ? 1.0f : ptx::exp2_approx((max_[r] - max) * scale_);
-        sum_[r] *= factor_[r];
-        max_[r] = max;
-      }
-    }
+    const bool rescale =
+        __any_sync(~0u, may_exceed(scores, 0) | may_exceed(scores, 1)) && move_maxima(scores);
     exponentials(scores);
     return rescale;
   }
@@ -64,12 +49,51 @@ class RowSoftmax {
   }
   __device__ __forceinline__ float lse(int r) const {
     constexpr float kLn2 = 0.6931471805599453f;
-    return max_[r] == -INFINITY ? -INFINITY : max_[r] * scale_ * kLn2 + logf(sum_[r]);
+    return max_[r] == -INFINITY ? -INFINITY : max_[r] * params_.scale_log2 * kLn2 + logf(sum_[r]);
   }
 
  private:
+  /// False when no score of this thread is far above its row's maximum. As integers, floats above
+  /// zero keep their order and stand above all others, and Hopper has a maximum of three integers.
+  /// Where the limit is below zero the answer is always true.
   template <class Scores>
-  __device__ __forceinline__ static float tile_max(const Scores& scores, int r) {
+  __device__ __forceinline__ bool may_exceed(const Scores& scores, int r) const {
+    int largest[2] = {0, 0};  // two chains, so that one need not wait for the other
+    CUTE_UNROLL
+    for (int j = 0; j < cute::size(scores); j += 4) {
+      int& chain = largest[j / 4 % 2];
+      chain = __vimax3_s32(__float_as_int(scores(j + 2 * r)), __float_as_int(scores(j + 2 * r + 1)),
+                           chain);
+    }
+    return max(largest[0], largest[1]) > __float_as_int(max_[r] + params_.rescale_margin);
+  }
+
+  /// Moves the rows' maxima, when one has grown enough, and the sums with them.
+  template <class Scores>
+  __device__ __forceinline__ bool move_maxima(const Scores& scores) {
+    float tile_max[2];
+    bool grown = false;
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      tile_max[r] = maximum(scores, r);
+      grown |= tile_max[r] > max_[r] + params_.rescale_margin;
+    }
+    if (!__any_sync(~0u, grown)) return false;
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const float max = fmaxf(max_[r], tile_max[r]);
+      // A row that has seen nothing yet has no sum and no output to rescale.
+      factor_[r] =
+          max_[r] == -INFINITY ? 1.0f : ptx::exp2_approx((max_[r] - max) * params_.scale_log2);
+      sum_[r] *= factor_[r];
+      max_[r] = max;
+    }
+    return true;
+  }
+
+  /// Of a row's scores in this tile.
+  template <class Scores>
+  __device__ __forceinline__ static float maximum(const Scores& scores, int r) {
     float max = fmaxf(scores(2 * r), scores(2 * r + 1));
     CUTE_UNROLL
     for (int j = 4; j < cute::size(scores); j += 4) {
@@ -83,19 +107,19 @@ class RowSoftmax {
   __device__ __forceinline__ void exponentials(Scores& scores) {
     float offset[2];
     CUTE_UNROLL
-    for (int r = 0; r < 2; ++r) offset[r] = max_[r] == -INFINITY ? 0.0f : max_[r] * scale_;
+    for (int r = 0; r < 2; ++r)
+      offset[r] = max_[r] == -INFINITY ? 0.0f : max_[r] * params_.scale_log2;
     CUTE_UNROLL
     for (int i = 0; i < cute::size(scores); ++i) {
       const int r = i / 2 % 2;
-      const float x = fmaf(scores(i), scale_, -offset[r]);
+      const float x = fmaf(scores(i), params_.scale_log2, -offset[r]);
       scores(i) = ptx::exp2_approx(x);
       sum_[r] += scores(i);
     }
   }
 
-  float scale_;
+  const Params& params_;
   float max_[2];
-  float tile_max_[2];
   float factor_[2];
   float sum_[2];
 };

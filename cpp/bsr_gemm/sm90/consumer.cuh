@@ -4,10 +4,10 @@
 
 #include <cute/tensor.hpp>
 
-#include "bsr_gemm/sm90/barrier.cuh"
 #include "bsr_gemm/sm90/epilogue.cuh"
 #include "bsr_gemm/sm90/layouts.cuh"
 #include "bsr_gemm/sm90/tiles.cuh"
+#include "primitives/barrier.cuh"
 
 namespace sparsek::bsr::sm90 {
 

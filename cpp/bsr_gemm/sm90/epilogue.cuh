@@ -8,8 +8,8 @@
 
 #include <cute/tensor.hpp>
 
-#include "bsr_gemm/sm90/barrier.cuh"
 #include "bsr_gemm/sm90/params.h"
+#include "primitives/barrier.cuh"
 
 namespace sparsek::bsr::sm90 {
 

@@ -2,9 +2,9 @@
 
 #include <cute/arch/copy_sm90_tma.hpp>
 
-#include "bsr_gemm/sm90/barrier.cuh"
 #include "bsr_gemm/sm90/layouts.cuh"
 #include "bsr_gemm/sm90/tiles.cuh"
+#include "primitives/barrier.cuh"
 
 namespace sparsek::bsr::sm90 {
 

@@ -151,12 +151,15 @@ void test_choice() {
   lists.kv_block = 64;
   lists.q_block = 128;
   check_choice(lists, 64, 64, 128, 128);
+  CHECK(sm90::choose(lists).ordered);
   lists.q_block = 192;
   check_choice(lists, 64, 64, 64, 128);
   lists.q_block = 64;
   check_choice(lists, 64, 64, 64, 128);
   lists.head_dim = lists.value_dim = 192;  // narrow tiles of 192 are not compiled
   check_choice(lists, 256, 256, 64, 64);
+  lists.q_len = lists.kv_len = 256;
+  CHECK(!sm90::choose(lists).ordered);
 
   Problem causal = problem(128, 128, 4096);
   CHECK_EQ(sm90::choose(causal).section, 0);

@@ -2,10 +2,10 @@
 
 #include <cstdint>
 
-namespace sparsek::bsr::sm90 {
+namespace sparsek {
 
-// CUTLASS's waits do not tell the compiler that memory changes, and here words of shared memory are
-// read behind them.
+// CUTLASS's waits do not tell the compiler that memory changes, and our kernels read words of
+// shared memory behind them.
 
 __device__ inline std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
@@ -57,4 +57,4 @@ __device__ inline void arrive_after_copies(const std::uint64_t* barrier) {
                : "memory");
 }
 
-}  // namespace sparsek::bsr::sm90
+}  // namespace sparsek
