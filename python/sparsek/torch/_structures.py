@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from dataclasses import replace
 from typing import Any
@@ -67,12 +68,21 @@ def _structure(shape: Any, block_shape: Any, row_offsets: Tensor, col_indices: T
     if kept is None or kept.col_indices() is not col_indices:
         kept = _kept[row_offsets] = _Kept(col_indices)
     plans = kept.plans
-    if row_offsets.is_cuda and torch.cuda.is_current_stream_capturing():
+    if row_offsets.is_cuda and _in_cuda_graph(row_offsets.device):
         plans = {False: None, True: None, **plans}  # making one waits for the GPU, which a capture forbids
     structure = Structure(shape, block_shape, row_offsets, col_indices, plans=plans)
     if kept.transposed is not None:
         structure.__dict__["transposed"] = kept.transposed  # where the cached property keeps it
     return structure
+
+
+def _in_cuda_graph(device: torch.device) -> bool:
+    """While a graph is captured, and in the run before it that torch.compile makes in the graph's memory."""
+    if torch.cuda.is_current_stream_capturing():
+        return True
+    trees = sys.modules.get("torch._inductor.cudagraph_trees")
+    manager = trees and trees.get_manager(device.index, create_if_none_exists=False)
+    return manager is not None and torch.cuda.current_stream(device) == manager.stream
 
 
 def transpose(operand: Tensor | BSRMatrix) -> Tensor | BSRMatrix:
