@@ -38,7 +38,4 @@ void launch(DType dtype, const Params& params, int num_ctas, cudaStream_t stream
 /// about equal, and sets `schedule.progress` to the start. `tile_q`: queries of a tile.
 void order_tiles(const Params& params, int tile_q, cudaStream_t stream);
 
-/// Leaves the q tiles as they are numbered, for CTAs to take the next one when they are ready.
-void keep_order(const Schedule& schedule, cudaStream_t stream);
-
 }  // namespace sparsek::attn::sm90

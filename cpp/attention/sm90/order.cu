@@ -111,21 +111,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
-    in_order_kernel(const __grid_constant__ Schedule schedule) {
-  ptx::griddepcontrol_wait();
-  const auto place = static_cast<std::int32_t>(blockIdx.x * kThreads + threadIdx.x);
-  if (place == 0) *schedule.progress = {0, 1};
-  if (place < schedule.num_tiles) schedule.order[place] = place;
-}
-
 }  // namespace
-
-void keep_order(const Schedule& schedule, cudaStream_t stream) {
-  const int num_ctas = (schedule.num_tiles + kThreads - 1) / kThreads;
-  launch_dependent("attention sm90: order", in_order_kernel, num_ctas, kThreads, 0, stream,
-                   schedule);
-}
 
 void order_tiles(const Params& params, int tile_q, cudaStream_t stream) {
   launch_dependent("attention sm90: order", order_kernel, 1, kThreads, 0, stream, params, tile_q);
