@@ -13,9 +13,8 @@ constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a 
 ///   stages                of K and of V, each
 ///   lists                 can follow block lists
 ///   ctas_per_sm           decides the registers of a thread
-///   overlap               a warpgroup multiplies P V of one tile under the softmax of the next:
-///   what
-///                         a single CTA on an SM needs; with several, their warpgroups fill each
+///   overlap               P V of one tile is multiplied under the softmax of the next, which a
+///                         single CTA on an SM needs; with several, their warpgroups fill each
 ///                         other's gaps, and the registers buy more of them
 template <int HeadDim, int ValueDim, int TileQ, int TileKv, int Stages, bool Lists,
           int CtasPerSm = 1, bool Overlap = CtasPerSm == 1>
