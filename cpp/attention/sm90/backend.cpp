@@ -54,7 +54,8 @@ Reason supports(const Problem& p) {
 
 std::size_t workspace_bytes(const Problem& p) {
   const Choice choice = choose(p);
-  return choice.ordered ? kProgressBytes + static_cast<std::size_t>(choice.num_tiles) * 4 : 0;
+  if (!choice.counted) return 0;
+  return kProgressBytes + (p.has_mask ? static_cast<std::size_t>(choice.num_tiles) * 4 : 0);
 }
 
 /// A (B, S, H, D) tensor for TMA.
@@ -101,10 +102,12 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   params.schedule = {static_cast<std::int32_t>(choice.num_tiles),
                      static_cast<std::int32_t>(choice.num_q_tiles),
                      static_cast<std::int32_t>(p.num_q_heads), choice.section};
-  if (choice.ordered) {
+  if (choice.counted) {
     auto* memory = static_cast<char*>(args.workspace);
     params.schedule.progress = reinterpret_cast<Progress*>(memory);
-    params.schedule.order = reinterpret_cast<std::int32_t*>(memory + kProgressBytes);
+    if (p.has_mask) {
+      params.schedule.order = reinterpret_cast<std::int32_t*>(memory + kProgressBytes);
+    }
   }
   return params;
 }
@@ -115,7 +118,11 @@ void run(const Problem& p, const AttentionArgs& args) {
   const Choice choice = choose(p);
   if (log_enabled()) log_once(cat("attention sm90 ", to_string(choice)));
   const Params params = make_params(p, args, choice);
-  if (choice.ordered) order_tiles(params, choice.kernel->tile_q, stream);
+  if (choice.counted && p.has_mask) {
+    order_tiles(params, choice.kernel->tile_q, stream);
+  } else if (choice.counted) {
+    start_tiles(params.schedule, stream);
+  }
   choice.kernel->launch(p.dtype, params, choice.num_ctas, stream);
 }
 

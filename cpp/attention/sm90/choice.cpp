@@ -21,11 +21,8 @@ constexpr Kernel kKernels[] = {
     row<Lists256>(),     row<NarrowLists64>(),    row<NarrowLists128>(), row<NarrowLists256>(),
 };
 
-// Heads whose q tiles are visited together, longest first, under a band that makes them unequal:
-// enough for every CTA to get long and short ones. A head with this many tiles for each CTA is
-// enough by itself, and K and V of several such heads would not stay in L2.
-constexpr int kSectionHeads = 16;
-constexpr std::int64_t kManyTiles = 4;
+// Of K and V, which stays in L2 (50 MB) while the heads that they belong to are visited.
+constexpr std::int64_t kBytesInL2 = std::int64_t{32} << 20;
 
 bool takes(const Kernel& kernel, const Problem& p) {
   if (kernel.head_dim < p.head_dim || kernel.value_dim < p.value_dim) return false;
@@ -52,6 +49,15 @@ bool is_unequal(const Problem& p) {
   return last > 2 * first;
 }
 
+/// Query heads whose q tiles are visited together, longest first, under a band that makes them
+/// unequal: many, for balance, but only as many as L2 holds.
+int section_of(const Problem& p) {
+  const std::int64_t bytes = p.kv_len * (p.head_dim + p.value_dim) * 2;  // of a kv head
+  const std::int64_t kv_heads = std::max<std::int64_t>(1, kBytesInL2 / bytes);
+  return static_cast<int>(
+      std::min<std::int64_t>(kv_heads * (p.num_q_heads / p.num_kv_heads), p.num_q_heads * p.batch));
+}
+
 }  // namespace
 
 Choice choose(const Problem& p) {
@@ -71,10 +77,9 @@ Choice choose(const Problem& p) {
   choice.num_tiles = choice.num_q_tiles * p.num_q_heads * p.batch;
   choice.num_ctas = static_cast<int>(std::min<std::int64_t>(
       choice.num_tiles, std::int64_t{p.device.num_sms} * choice.kernel->ctas_per_sm));
-  choice.ordered = p.has_mask && choice.num_tiles > choice.num_ctas;
-  if (!p.has_mask && is_unequal(p)) {
-    choice.section = choice.num_q_tiles >= kManyTiles * choice.num_ctas ? 1 : kSectionHeads;
-  }
+  const bool unequal = p.has_mask || is_unequal(p);
+  choice.counted = unequal && choice.num_tiles > choice.num_ctas;
+  if (!p.has_mask && unequal) choice.section = section_of(p);
   return choice;
 }
 
@@ -82,8 +87,8 @@ std::string to_string(const Choice& choice) {
   const Kernel& k = *choice.kernel;
   return cat("head_dim=", k.head_dim, " value_dim=", k.value_dim, " tile=", k.tile_q, "x",
              k.tile_kv, " stages=", k.stages, " ctas_per_sm=", k.ctas_per_sm, " schedule=",
-             choice.ordered   ? "longest list first"
-             : choice.section ? "longest first"
+             choice.section   ? "longest first"
+             : choice.counted ? "longest list first"
                               : "in order",
              " ctas=", choice.num_ctas);
 }

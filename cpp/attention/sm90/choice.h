@@ -29,7 +29,7 @@ struct Choice {
   std::int64_t num_tiles = 0;
   int num_ctas = 0;
   int section = 0;       // see Schedule
-  bool ordered = false;  // by the length of their lists, on the GPU
+  bool counted = false;  // CTAs take the next tile when they are ready
 };
 
 /// A null kernel when none takes the problem.

@@ -38,4 +38,7 @@ void launch(DType dtype, const Params& params, int num_ctas, cudaStream_t stream
 /// about equal, and sets `schedule.progress` to the start. `tile_q`: queries of a tile.
 void order_tiles(const Params& params, int tile_q, cudaStream_t stream);
 
+/// Sets `schedule.progress` to the start of tiles that are taken as they are numbered.
+void start_tiles(const Schedule& schedule, cudaStream_t stream);
+
 }  // namespace sparsek::attn::sm90

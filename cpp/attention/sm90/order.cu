@@ -111,7 +111,16 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
+__global__ void start_kernel(Progress* progress) {
+  ptx::griddepcontrol_wait();
+  *progress = {0, 1};
+}
+
 }  // namespace
+
+void start_tiles(const Schedule& schedule, cudaStream_t stream) {
+  launch_dependent("attention sm90: start", start_kernel, 1, 1, 0, stream, schedule.progress);
+}
 
 void order_tiles(const Params& params, int tile_q, cudaStream_t stream) {
   launch_dependent("attention sm90: order", order_kernel, 1, kThreads, 0, stream, params, tile_q);

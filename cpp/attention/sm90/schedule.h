@@ -6,10 +6,10 @@
 
 namespace sparsek::attn::sm90 {
 
-/// Through tiles that are ordered by length.
+/// Through tiles of unequal length, of which a CTA takes the next one when it is ready.
 struct Progress {
-  std::int32_t next;    // the entry of Schedule::order to take
-  std::int32_t in_use;  // 0: the lists are about equal, and the order was not made
+  std::int32_t next;    // the place to visit
+  std::int32_t in_use;  // 0: the lists are about equal, and each CTA has its own tiles
 };
 
 /// In which order a launch visits its q tiles.
@@ -18,9 +18,9 @@ struct Schedule {
   std::int32_t num_q_tiles = 0;  // of one head
   std::int32_t num_heads = 0;
   std::int32_t section = 0;  // heads that are visited together, longest tiles first; 0: in order
-  // Where lists decide how long a tile takes; set on the GPU before the launch.
-  std::int32_t* order = nullptr;  // num_tiles: the longest list first
-  Progress* progress = nullptr;   // null: there is no order
+  // Set on the GPU before the launch.
+  Progress* progress = nullptr;   // null: each CTA has its own tiles
+  std::int32_t* order = nullptr;  // num_tiles: the longest list first. Null: as they are numbered
 };
 
 struct QTile {

@@ -4,27 +4,26 @@
 
 namespace sparsek::attn::sm90 {
 
-/// Hands out q tiles to the CTAs: the next one of an order to whoever asks, or each CTA its own.
-/// One lane asks.
+/// Hands out q tiles to the CTAs: the next one to whoever asks, or each CTA its own. One lane asks.
 class TileScheduler {
  public:
   __device__ __forceinline__ explicit TileScheduler(const Schedule& schedule)
       : schedule_(schedule),
-        ordered_(schedule.progress != nullptr && schedule.progress->in_use != 0) {}
+        counted_(schedule.progress != nullptr && schedule.progress->in_use != 0) {}
 
   /// False when none is left.
   __device__ __forceinline__ bool next(QTile& tile) {
-    std::int32_t place = ordered_ ? atomicAdd(&schedule_.progress->next, 1)
+    std::int32_t place = counted_ ? atomicAdd(&schedule_.progress->next, 1)
                                   : place_of(round_++, blockIdx.x, gridDim.x);
     if (place >= schedule_.num_tiles) return false;
-    if (ordered_) place = schedule_.order[place];
+    if (counted_ && schedule_.order != nullptr) place = schedule_.order[place];
     tile = tile_at(schedule_, place);
     return true;
   }
 
  private:
   const Schedule& schedule_;
-  bool ordered_;
+  bool counted_;
   std::int32_t round_ = 0;
 };
 

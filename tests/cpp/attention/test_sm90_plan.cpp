@@ -151,7 +151,7 @@ void test_choice() {
   lists.kv_block = 64;
   lists.q_block = 128;
   check_choice(lists, 64, 64, 128, 128);
-  CHECK(sm90::choose(lists).ordered);
+  CHECK(sm90::choose(lists).counted);
   lists.q_block = 192;
   check_choice(lists, 64, 64, 64, 128);
   lists.q_block = 64;
@@ -159,7 +159,7 @@ void test_choice() {
   lists.head_dim = lists.value_dim = 192;  // narrow tiles of 192 are not compiled
   check_choice(lists, 256, 256, 64, 64);
   lists.q_len = lists.kv_len = 256;
-  CHECK(!sm90::choose(lists).ordered);
+  CHECK(!sm90::choose(lists).counted);
 
   Problem causal = problem(128, 128, 4096);
   CHECK_EQ(sm90::choose(causal).section, 0);
@@ -167,7 +167,8 @@ void test_choice() {
   CHECK_EQ(sm90::choose(causal).section, 16);
   causal.q_len = causal.kv_len = 131072;
   causal.band = make_band(131072, 131072, true, std::nullopt, std::nullopt);
-  CHECK_EQ(sm90::choose(causal).section, 1);
+  CHECK_EQ(sm90::choose(causal).section, causal.num_q_heads / causal.num_kv_heads);
+  CHECK(sm90::choose(causal).counted);
   CHECK(sm90::choose(problem(264, 264, 64)).kernel == nullptr);
 }
 
