@@ -1,0 +1,18 @@
+#pragma once
+
+#include "attention/wmma/notes.cuh"
+
+namespace sparsek::attn::wmma {
+
+/// The shared memory of a CTA. Rows of head_dim elements, their 16-byte units swizzled.
+template <class C>
+struct Storage {
+  alignas(128) unsigned char q[C::kQBytes];
+  alignas(128) unsigned char k[C::kStages][C::kTileBytes];
+  alignas(128) unsigned char v[C::kStages][C::kTileBytes];
+  // The tile at hand, the one being loaded, and the one being read from the list.
+  TileNote<C::kGranules> notes[3];
+  BlockQueue queue;
+};
+
+}  // namespace sparsek::attn::wmma

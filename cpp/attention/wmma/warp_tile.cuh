@@ -1,0 +1,259 @@
+#pragma once
+
+#include "attention/store_row.cuh"
+#include "attention/wmma/row_softmax.cuh"
+#include "attention/wmma/storage.cuh"
+#include "primitives/barrier.cuh"
+#include "primitives/warp_mma.cuh"
+
+namespace sparsek::attn::wmma {
+
+/// The q tile of a CTA.
+struct Work {
+  std::int32_t q_begin = 0;
+  std::int32_t q_end = 0;
+  std::int32_t row_in_block = 0;  // of q_begin
+  std::int32_t head = 0;
+  std::int32_t batch = 0;
+};
+
+/// The rows of a warp: their scores against a step of keys, softmax, and output.
+template <class Element, class C>
+class WarpTile {
+ public:
+  __device__ __forceinline__ WarpTile(const Params& params, const Work& work,
+                                      const unsigned char* q)
+      : params_(params),
+        q_begin_(work.q_begin + first_row()),
+        q_end_(min(q_begin_ + C::kWarpRows, work.q_end)),
+        q_address_(shared_address(q) +
+                   swizzled<C::kRowUnits>(first_row() + lane() % 16, lane() / 16)) {
+    if (q_begin_ < q_end_) {
+      visible_ = visible_keys(params.band, q_begin_, q_end_);
+      shared_ = shared_keys(params.band, q_begin_, q_end_);
+    }
+#pragma unroll
+    for (int m = 0; m < C::kFragments; ++m) {
+#pragma unroll
+      for (int j = 0; j < C::kHeadDim / 8; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) output_[m][j][i] = 0;
+      }
+    }
+  }
+
+  /// Once Q is there.
+  __device__ __forceinline__ void begin() {
+    if constexpr (C::kQInRegs) {
+#pragma unroll
+      for (int m = 0; m < C::kFragments; ++m) {
+#pragma unroll
+        for (int k = 0; k < kDepth; ++k) load_q(m, k, q_[m][k]);
+      }
+    }
+  }
+
+  /// A tile of consecutive keys.
+  __device__ __forceinline__ void range_tile(const unsigned char* k, const unsigned char* v,
+                                             std::int32_t first_key) {
+#pragma unroll
+    for (int column = 0; column < C::kTileKv; column += C::kStep) {
+      const std::int32_t key = first_key + column;
+      if (!meets(visible_, key, key + C::kStep)) continue;
+      float scores[C::kFragments][kTiles][4];
+      multiply_q_k(k, column, scores);
+      if (!contains(shared_, key, key + C::kStep)) {
+#pragma unroll
+        for (int g = 0; g < C::kStep / kGranule; ++g) {
+          erase({key + g * kGranule, 0, -1}, g, scores);
+        }
+      }
+      add(v, column, scores);
+    }
+  }
+
+  /// A tile of a list.
+  __device__ __forceinline__ void list_tile(const unsigned char* k, const unsigned char* v,
+                                            const TileNote<C::kGranules>& note) {
+    if (!meets(visible_, note.begin, note.end)) return;
+    const bool masked = !note.plain || !contains(shared_, note.begin, note.end);
+#pragma unroll
+    for (int column = 0; column < C::kTileKv; column += C::kStep) {
+      float scores[C::kFragments][kTiles][4];
+      multiply_q_k(k, column, scores);
+      if (masked) {
+#pragma unroll
+        for (int g = 0; g < C::kStep / kGranule; ++g) {
+          erase(note.granules[column / kGranule + g], g, scores);
+          asm volatile("" ::: "memory");  // all notes in registers at once would not fit
+        }
+      }
+      add(v, column, scores);
+    }
+  }
+
+  /// Divides by the rows' sums and writes O and lse.
+  __device__ __forceinline__ void store(const Work& work) {
+    store_fragment<0>(work);
+    if constexpr (C::kFragments > 1) store_fragment<1>(work);
+    static_assert(C::kFragments <= 2);
+  }
+
+ private:
+  static constexpr int kDepth = C::kHeadDim / 16;
+  static constexpr int kTiles = C::kStep / 8;
+  using Scores = float[C::kFragments][kTiles][4];
+
+  __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ __forceinline__ static int first_row() {
+    return static_cast<int>(threadIdx.x) / 32 * C::kWarpRows;
+  }
+
+  __device__ __forceinline__ void load_q(int m, int k, std::uint32_t (&a)[4]) const {
+    load_matrices(further<C::kRowUnits>(q_address_, 16 * m, 2 * k), a);
+  }
+
+  __device__ __forceinline__ void multiply_q_k(const unsigned char* tile, int column,
+                                               Scores& scores) const {
+    const std::uint32_t address =
+        shared_address(tile) +
+        swizzled<C::kRowUnits>(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2);
+#pragma unroll
+    for (int m = 0; m < C::kFragments; ++m) {
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) scores[m][j][i] = 0;
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kDepth; ++k) {
+      std::uint32_t a[C::kFragments][4];
+#pragma unroll
+      for (int m = 0; m < C::kFragments; ++m) {
+        if constexpr (C::kQInRegs) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) a[m][i] = q_[m][k][i];
+        } else {
+          load_q(m, k, a[m]);
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < kTiles; j += 2) {
+        std::uint32_t b[4];
+        load_matrices(further<C::kRowUnits>(address, column + 8 * j, 2 * k), b);
+#pragma unroll
+        for (int m = 0; m < C::kFragments; ++m) {
+          mma<Element>(scores[m][j], a[m], b[0], b[1]);
+          mma<Element>(scores[m][j + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  /// Softmax of the scores, and the weights times V.
+  __device__ __forceinline__ void add(const unsigned char* tile, int column, Scores& scores) {
+    bool exceeds = false;
+#pragma unroll
+    for (int m = 0; m < C::kFragments; ++m) {
+      exceeds |= softmax_[m].exceeds(scores[m], params_.rescale_margin);
+    }
+    if (__any_sync(~0u, exceeds)) {
+#pragma unroll
+      for (int m = 0; m < C::kFragments; ++m) {
+        softmax_[m].move_maxima(scores[m], output_[m], params_.scale_log2);
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < C::kFragments; ++m) {
+      softmax_[m].exponentials(scores[m], params_.scale_log2);
+    }
+    const std::uint32_t address =
+        shared_address(tile) + swizzled<C::kRowUnits>(lane() % 16, lane() / 16);
+#pragma unroll
+    for (int k = 0; k < C::kStep / 16; ++k) {
+      std::uint32_t a[C::kFragments][4];
+#pragma unroll
+      for (int m = 0; m < C::kFragments; ++m) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float* pair = &scores[m][2 * k + i / 2][i % 2 * 2];
+          a[m][i] = pack<Element>(pair[0], pair[1]);
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < C::kHeadDim / 8; j += 2) {
+        std::uint32_t b[4];
+        load_matrices_transposed(further<C::kRowUnits>(address, column + 16 * k, j), b);
+#pragma unroll
+        for (int m = 0; m < C::kFragments; ++m) {
+          mma<Element>(output_[m][j], a[m], b[0], b[1]);
+          mma<Element>(output_[m][j + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  /// -inf where the query may not see the key. `g`: which 16 of the step's keys.
+  __device__ __forceinline__ void erase(const Granule& granule, int g, Scores& scores) const {
+    const int pair = lane() % 4 * 2;
+#pragma unroll
+    for (int m = 0; m < C::kFragments; ++m) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int row = 16 * m + lane() / 4 + 8 * r;
+        const KeyRange seen = visible_keys(params_.band, q_begin_ + row, q_begin_ + row + 1);
+        const int begin = seen.begin - granule.key - pair;
+        const int end = seen.end - granule.key - pair;
+        const std::uint32_t bits = visible_bits(granule, row) >> pair;
+#pragma unroll
+        for (int column = 0; column < kGranule; column += 8) {
+#pragma unroll
+          for (int c = 0; c < 2; ++c) {
+            const int at = column + c;
+            const bool allowed = at >= begin && at < end && (bits >> at & 1);
+            if (!allowed) scores[m][2 * g + column / 8][2 * r + c] = -INFINITY;
+          }
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ std::uint32_t visible_bits(const Granule& granule, int row) const {
+    if (granule.word < 0) return ~0u;
+    // A row past the tile's end, which may be past the bitmap's, is not stored.
+    const int last = max(q_end_ - q_begin_ - 1, 0);
+    const std::uint32_t* word = params_.mask.bitmaps + granule.word +
+                                (first_row() + min(row, last)) * bitmap_words(params_.mask);
+    return *word >> granule.shift;
+  }
+
+  template <int m>
+  __device__ __forceinline__ void store_fragment(const Work& work) {
+    softmax_[m].finish();
+    store_row_of<m, 0>(work);
+    store_row_of<m, 1>(work);
+  }
+
+  template <int m, int r>
+  __device__ __forceinline__ void store_row_of(const Work& work) const {
+    const std::int64_t query = q_begin_ + 16 * m + lane() / 4 + 8 * r;
+    const bool inside = query < q_end_;
+    const auto at = [&](int i) { return output_[m][i / 4][i % 4]; };
+    write_row<Element, C::kHeadDim, r>(params_.out, params_.lse, work.batch, work.head, query,
+                                       inside, at, softmax_[m].inverse_sum(r),
+                                       softmax_[m].lse(r));
+  }
+
+  const Params& params_;
+  std::int32_t q_begin_;
+  std::int32_t q_end_;
+  std::uint32_t q_address_;
+  KeyRange visible_;
+  KeyRange shared_;
+  std::uint32_t q_[C::kQInRegs ? C::kFragments : 1][C::kQInRegs ? kDepth : 1][4];
+  float output_[C::kFragments][C::kHeadDim / 8][4];
+  RowSoftmax softmax_[C::kFragments];
+};
+
+}  // namespace sparsek::attn::wmma
