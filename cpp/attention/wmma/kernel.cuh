@@ -123,17 +123,14 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
   const RowLoader<C> k(params.k, work.batch, kv_head);
   const RowLoader<C> v(params.v, work.batch, kv_head);
   WarpTile<Element, C> rows(params, work, storage.q);
-#ifdef NOLIST
-  if (false) {
-#else
   if (params.lists) {
-#endif
     visit_list(params, work, storage, k, v, rows);
   } else {
     visit_range(params, work, storage, k, v, rows);
   }
   wait_all_copies();  // also where no key was seen: a CTA must not end with copies on their way
-  rows.store(work);
+  // Found once more, which costs less than registers that hold it through the loop.
+  rows.store(work_of<C>(params, static_cast<std::int32_t>(blockIdx.x)));
 }
 
 }  // namespace sparsek::attn::wmma

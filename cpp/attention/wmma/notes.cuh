@@ -30,12 +30,15 @@ struct BlockQueue {
   static constexpr int kCapacity = 64;  // of a tile's granules, and 32 entries more
   std::int64_t first_entry;
   std::int64_t num_entries;
+  std::uint32_t num_read;     // entries of the list
+  std::uint32_t num_queued;   // blocks
+  std::uint32_t num_written;  // granules
   std::int32_t key[kCapacity];  // the block's first
   std::int32_t bitmap[kCapacity];
 };
 
 /// Reads a q tile's list, one tile of keys after the other. Used by one warp, which has a q tile of
-/// its own to compute: what it remembers is in few registers.
+/// its own to compute: what it remembers is in shared memory.
 template <class C>
 class NoteWriter {
  public:
@@ -48,6 +51,7 @@ class NoteWriter {
     if (lane() == 0) {
       queue_.first_entry = list.begin;
       queue_.num_entries = list.end - list.begin;
+      queue_.num_read = queue_.num_queued = queue_.num_written = 0;
     }
     __syncwarp();
   }
@@ -56,17 +60,18 @@ class NoteWriter {
   __device__ __forceinline__ bool write(Note& note, const KeyRange& visible,
                                         std::int32_t row_in_block) {
     const auto per_block = static_cast<std::uint32_t>(params_.granules_in_block);
-    while (num_queued_ * per_block - num_written_ < C::kGranules &&
-           num_read_ < queue_.num_entries) {
+    const std::uint32_t num_written = queue_.num_written;
+    while (queue_.num_queued * per_block - num_written < C::kGranules &&
+           queue_.num_read < queue_.num_entries) {
       fill(visible);
     }
-    const std::uint32_t available = num_queued_ * per_block - num_written_;
+    const std::uint32_t available = queue_.num_queued * per_block - num_written;
     const bool mine = lane() < C::kGranules;
     const bool present = mine && lane() < available;
     Granule granule{kAbsent, 0, -1};
     bool partial = false;
     if (present) {
-      const std::uint32_t place = num_written_ + lane();
+      const std::uint32_t place = num_written + lane();
       const std::uint32_t slot = place / per_block % BlockQueue::kCapacity;
       const auto column = static_cast<std::int32_t>(place % per_block) * kGranule;
       const std::int64_t bitmap = queue_.bitmap[slot];
@@ -87,9 +92,10 @@ class NoteWriter {
       note.end = end;
       note.plain = plain;
       note.exists = available > 0;
+      queue_.num_written =
+          num_written + min(available, static_cast<std::uint32_t>(C::kGranules));
     }
-    num_written_ += min(available, static_cast<std::uint32_t>(C::kGranules));
-    __syncwarp();  // the queue has been read
+    __syncwarp();
     return available > 0;
   }
 
@@ -98,7 +104,8 @@ class NoteWriter {
 
   /// Looks at 32 entries more.
   __device__ __forceinline__ void fill(const KeyRange& visible) {
-    const std::int64_t place = num_read_ + lane();
+    const std::uint32_t num_read = queue_.num_read, num_queued = queue_.num_queued;
+    const std::int64_t place = std::int64_t{num_read} + lane();
     const ListedBlock block = place < queue_.num_entries
                                   ? listed_block(params_.mask, queue_.first_entry + place)
                                   : ListedBlock{};
@@ -108,20 +115,19 @@ class NoteWriter {
     const std::uint32_t votes = __ballot_sync(~0u, wanted);
     if (wanted) {
       const std::uint32_t before = __popc(votes & ((1u << lane()) - 1));
-      const std::uint32_t slot = (num_queued_ + before) % BlockQueue::kCapacity;
+      const std::uint32_t slot = (num_queued + before) % BlockQueue::kCapacity;
       queue_.key[slot] = key;
       queue_.bitmap[slot] = static_cast<std::int32_t>(block.bitmap);
     }
-    num_queued_ += __popc(votes);
-    num_read_ += 32;
+    if (lane() == 0) {
+      queue_.num_queued = num_queued + __popc(votes);
+      queue_.num_read = num_read + 32;
+    }
     __syncwarp();
   }
 
   const Params& params_;
   BlockQueue& queue_;
-  std::uint32_t num_read_ = 0;     // entries of the list
-  std::uint32_t num_queued_ = 0;   // blocks
-  std::uint32_t num_written_ = 0;  // granules
 };
 
 }  // namespace sparsek::attn::wmma

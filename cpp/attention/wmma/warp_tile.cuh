@@ -28,10 +28,6 @@ class WarpTile {
         q_end_(min(q_begin_ + C::kWarpRows, work.q_end)),
         q_address_(shared_address(q) +
                    swizzled<C::kRowUnits>(first_row() + lane() % 16, lane() / 16)) {
-    if (q_begin_ < q_end_) {
-      visible_ = visible_keys(params.band, q_begin_, q_end_);
-      shared_ = shared_keys(params.band, q_begin_, q_end_);
-    }
 #pragma unroll
     for (int m = 0; m < C::kFragments; ++m) {
 #pragma unroll
@@ -59,10 +55,10 @@ class WarpTile {
 #pragma unroll
     for (int column = 0; column < C::kTileKv; column += C::kStep) {
       const std::int32_t key = first_key + column;
-      if (!meets(visible_, key, key + C::kStep)) continue;
+      if (!sees(key, key + C::kStep)) continue;
       float scores[C::kFragments][kTiles][4];
       multiply_q_k(k, column, scores);
-      if (!contains(shared_, key, key + C::kStep)) {
+      if (!sees_all(key, key + C::kStep)) {
 #pragma unroll
         for (int g = 0; g < C::kStep / kGranule; ++g) {
           erase({key + g * kGranule, 0, -1}, g, scores);
@@ -75,8 +71,8 @@ class WarpTile {
   /// A tile of a list.
   __device__ __forceinline__ void list_tile(const unsigned char* k, const unsigned char* v,
                                             const TileNote<C::kGranules>& note) {
-    if (!meets(visible_, note.begin, note.end)) return;
-    const bool masked = !note.plain || !contains(shared_, note.begin, note.end);
+    if (!sees(note.begin, note.end)) return;
+    const bool masked = !note.plain || !sees_all(note.begin, note.end);
 #pragma unroll
     for (int column = 0; column < C::kTileKv; column += C::kStep) {
       float scores[C::kFragments][kTiles][4];
@@ -107,6 +103,14 @@ class WarpTile {
   __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   __device__ __forceinline__ static int first_row() {
     return static_cast<int>(threadIdx.x) / 32 * C::kWarpRows;
+  }
+
+  /// Whether causal and window let some query of the warp see some of the keys.
+  __device__ __forceinline__ bool sees(std::int32_t begin, std::int32_t end) const {
+    return q_begin_ < q_end_ && meets(visible_keys(params_.band, q_begin_, q_end_), begin, end);
+  }
+  __device__ __forceinline__ bool sees_all(std::int32_t begin, std::int32_t end) const {
+    return contains(shared_keys(params_.band, q_begin_, q_end_), begin, end);
   }
 
   __device__ __forceinline__ void load_q(int m, int k, std::uint32_t (&a)[4]) const {
@@ -249,8 +253,6 @@ class WarpTile {
   std::int32_t q_begin_;
   std::int32_t q_end_;
   std::uint32_t q_address_;
-  KeyRange visible_;
-  KeyRange shared_;
   std::uint32_t q_[C::kQInRegs ? C::kFragments : 1][C::kQInRegs ? kDepth : 1][4];
   float output_[C::kFragments][C::kHeadDim / 8][4];
   RowSoftmax softmax_[C::kFragments];
