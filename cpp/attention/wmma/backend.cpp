@@ -46,17 +46,25 @@ Reason supports(const Problem& p) {
 std::size_t workspace_bytes(const Problem&) { return 0; }
 
 /// A (B, S, H, D) tensor.
-Input input_of(const TensorView& tensor, int alignment) {
-  return {tensor.data,      tensor.stride[0], tensor.stride[2],
-          tensor.stride[1], static_cast<std::int32_t>(tensor.shape[3]), alignment >= 16};
+Input input_of(const char* name, const TensorView& tensor, int alignment) {
+  // The stride of an axis with one element is never used, and may be anything.
+  const std::int64_t row_stride = tensor.shape[1] > 1 ? tensor.stride[1] : 0;
+  require(std::abs(row_stride) < std::int64_t{1} << 30, ErrorKind::unsupported, "attention: wmma: ",
+          name, " has rows that are ", row_stride, " elements apart, expected less than 2^30");
+  return {tensor.data,
+          tensor.stride[0],
+          tensor.stride[2],
+          static_cast<std::int32_t>(2 * row_stride),
+          static_cast<std::int32_t>(tensor.shape[3]),
+          alignment >= 16};
 }
 
 Params make_params(const Problem& p, const AttentionArgs& args, const Choice& choice) {
   const Kernel& kernel = *choice.kernel;
   Params params;
-  params.q = input_of(args.q, p.q_alignment);
-  params.k = input_of(args.k, p.k_alignment);
-  params.v = input_of(args.v, p.v_alignment);
+  params.q = input_of("q", args.q, p.q_alignment);
+  params.k = input_of("k", args.k, p.k_alignment);
+  params.v = input_of("v", args.v, p.v_alignment);
   params.out = {args.out.data,
                 args.out.stride[0],
                 args.out.stride[2],

@@ -44,7 +44,7 @@ struct Config {
 /// Shared memory of a CTA: the tiles, the notes and the queue of storage.cuh.
 template <class C>
 constexpr int smem_bytes_of() {
-  return C::kTilesBytes + 1024;
+  return C::kTilesBytes + 1280;
 }
 
 // What a block may use (sharedMemPerBlockOptin) on sm_86 and sm_89, the least of all chips from

@@ -22,8 +22,7 @@ __device__ __forceinline__ Work work_of(const Params& p, std::int32_t place) {
   }
   const std::int32_t block = q_tile / p.tiles_in_block;
   Work work;
-  work.row_in_block = q_tile % p.tiles_in_block * C::kTileQ;
-  work.q_begin = block * p.q_block + work.row_in_block;
+  work.q_begin = block * p.q_block + q_tile % p.tiles_in_block * C::kTileQ;
   work.q_end = min(p.q_len, min(block * p.q_block + p.q_block, work.q_begin + C::kTileQ));
   work.head = head % p.num_heads;
   work.batch = head / p.num_heads;
@@ -37,9 +36,9 @@ __device__ __forceinline__ void visit_range(const Params& params, const Work& wo
                                             const RowLoader<C>& v, WarpTile<Element, C>& rows) {
   const KeyRange visible = visible_keys(params.band, work.q_begin, work.q_end);
   const auto load = [&](std::int32_t key, int stage) {
-    const auto place_of = [&](int row) { return key + row < visible.end ? key + row : -1; };
-    k.template load<C::kTileKv>(storage.k[stage], place_of);
-    v.template load<C::kTileKv>(storage.v[stage], place_of);
+    const auto place_of = [&](int row) { return key + row; };
+    k.template load<C::kTileKv>(storage.k[stage], visible.end, place_of);
+    v.template load<C::kTileKv>(storage.v[stage], visible.end, place_of);
   };
   load(visible.begin, 0);
   int stage = 0;
@@ -53,43 +52,42 @@ __device__ __forceinline__ void visit_range(const Params& params, const Work& wo
   }
 }
 
-/// The keys of a q tile's list. The first warp reads it, two tiles ahead.
+/// The keys of a q tile's list. The first warp reads it, some tiles ahead.
 template <class Element, class C>
 __device__ __forceinline__ void visit_list(const Params& params, const Work& work,
                                            Storage<C>& storage, const RowLoader<C>& k,
                                            const RowLoader<C>& v, WarpTile<Element, C>& rows) {
-  NoteWriter<C> writer(params, storage.queue);
-  const auto write = [&](TileNote<C::kGranules>& note) {
-    return writer.write(note, visible_keys(params.band, work.q_begin, work.q_end),
-                        work.row_in_block);
+  NoteWriter<C> writer(params, storage.notes);
+  const auto write = [&](int first) {
+    writer.write(first, visible_keys(params.band, work.q_begin, work.q_end));
   };
-  const auto load = [&](const TileNote<C::kGranules>& note, int stage) {
+  const auto load = [&](int tile, int stage) {
+    const Granule* granules = storage.notes.granules_of(tile);
     const auto place_of = [&](int row) {
-      const std::int32_t key = note.granules[row / kGranule].key + row % kGranule;
-      return key < static_cast<std::int32_t>(params.band.kv_len) ? key : -1;
+      return granules[row / kGranule].key + row % kGranule;
     };
-    k.template load<C::kTileKv>(storage.k[stage], place_of);
-    v.template load<C::kTileKv>(storage.v[stage], place_of);
+    const auto end = static_cast<std::uint32_t>(params.band.kv_len);
+    k.template load<C::kTileKv>(storage.k[stage], end, place_of);
+    v.template load<C::kTileKv>(storage.v[stage], end, place_of);
   };
   if (threadIdx.x < 32) {
     writer.begin(list_range(params.mask, list_number(params.mask, work.batch, work.head,
                                                      work.q_begin / params.q_block)));
-    if (write(storage.notes[0])) write(storage.notes[1]);
+    write(0);
   }
   __syncthreads();
   if (!storage.notes[0].exists) return;
-  load(storage.notes[0], 0);
+  load(0, 0);
   for (int tile = 0, stage = 0;; ++tile, stage ^= 1) {
     wait_all_copies();
+    // Before the loads of the tile after the next one.
+    if (threadIdx.x < 32 && tile % Notes<C>::kBatch == Notes<C>::kBatch - 1) write(tile + 1);
     __syncthreads();  // the tile is there, and everybody is done with the one before
     if (tile == 0) rows.begin();
-    const auto& next = storage.notes[(tile + 1) % 3];
-    const bool more = next.exists;
-    if (more) {
-      load(next, stage ^ 1);
-      if (threadIdx.x < 32) write(storage.notes[(tile + 2) % 3]);
-    }
-    rows.list_tile(storage.k[stage], storage.v[stage], storage.notes[tile % 3]);
+    const bool more = storage.notes[tile + 1].exists;
+    if (more) load(tile + 1, stage ^ 1);
+    rows.list_tile(storage.k[stage], storage.v[stage], storage.notes[tile],
+                   storage.notes.granules_of(tile));
     if (!more) break;
   }
 }
@@ -115,9 +113,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
   if (work.q_begin >= work.q_end) return;
 
   const RowLoader<C> q(params.q, work.batch, work.head);
-  q.template load<C::kTileQ>(storage.q, [&](int row) {
-    return work.q_begin + row < work.q_end ? work.q_begin + row : -1;
-  });
+  q.template load<C::kTileQ>(storage.q, work.q_end, [&](int row) { return work.q_begin + row; });
   if (params.negate_q) negate(storage);
   const std::int32_t kv_head = work.head / params.group;
   const RowLoader<C> k(params.k, work.batch, kv_head);

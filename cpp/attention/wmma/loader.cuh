@@ -18,7 +18,7 @@ class RowLoader {
   __device__ __forceinline__ RowLoader(const Input& input, std::int64_t batch, std::int64_t head)
       : input_(input),
         base_(static_cast<const char*>(input.data) +
-              2 * (batch * input.batch_stride + head * input.head_stride + 8 * unit())) {}
+              2 * (batch * input.batch_stride + head * input.head_stride)) {}
 
   __device__ __forceinline__ static int unit() {
     return static_cast<int>(threadIdx.x) % C::kRowUnits;
@@ -27,41 +27,39 @@ class RowLoader {
     return static_cast<int>(threadIdx.x) / C::kRowUnits;
   }
 
-  /// kTileRows rows; place_of(tile row) is its place in the tensor, negative where there is none.
+  /// kTileRows rows; place_of(tile row) is its place in the tensor, those of [0, end) are there.
   template <int kTileRows, class PlaceOf>
-  __device__ __forceinline__ void load(const unsigned char* to, const PlaceOf& place_of) const {
+  __device__ __forceinline__ void load(const unsigned char* to, std::uint32_t end,
+                                       const PlaceOf& place_of) const {
     const std::uint32_t address = shared_address(to);
     const int bytes = 2 * min(8, max(0, input_.dim - 8 * unit()));
+    const char* from = base_ + 16 * unit();
     if (input_.vectors) {
 #pragma unroll
       for (int pass = 0; pass < kTileRows / kRows; ++pass) {
         const int tile_row = pass * kRows + row();
         const std::int32_t place = place_of(tile_row);
-        const bool there = place >= 0 && bytes > 0;
-        // Where nothing is copied the address still has to be one of the tensor's.
-        const char* from = there ? base_ + 2 * place * input_.row_stride : origin();
-        copy_async(address + swizzled<C::kRowUnits>(tile_row, unit()), from, there ? bytes : 0);
+        // Where nothing is copied the address is not looked at.
+        copy_async(address + swizzled<C::kRowUnits>(tile_row, unit()),
+                   from + std::int64_t{place} * input_.row_bytes,
+                   static_cast<std::uint32_t>(place) < end ? bytes : 0);
       }
     } else {
 #pragma unroll 1
       for (int pass = 0; pass < kTileRows / kRows; ++pass) {
         const int tile_row = pass * kRows + row();
         const std::int32_t place = place_of(tile_row);
-        load_by_element(address + swizzled<C::kRowUnits>(tile_row, unit()), place,
-                        place >= 0 ? bytes / 2 : 0);
+        load_by_element(address + swizzled<C::kRowUnits>(tile_row, unit()),
+                        from + std::int64_t{place} * input_.row_bytes,
+                        static_cast<std::uint32_t>(place) < end ? bytes / 2 : 0);
       }
     }
   }
 
  private:
-  __device__ __forceinline__ const char* origin() const {
-    return static_cast<const char*>(input_.data);
-  }
-
-  __device__ __forceinline__ void load_by_element(std::uint32_t to, std::int32_t place,
-                                                  int count) const {
-    const auto* from =
-        reinterpret_cast<const std::uint16_t*>(base_ + 2 * place * input_.row_stride);
+  __device__ __forceinline__ static void load_by_element(std::uint32_t to, const char* row,
+                                                         int count) {
+    const auto* from = reinterpret_cast<const std::uint16_t*>(row);
     std::uint32_t words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

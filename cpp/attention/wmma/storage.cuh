@@ -10,9 +10,7 @@ struct Storage {
   alignas(128) unsigned char q[C::kQBytes];
   alignas(128) unsigned char k[C::kStages][C::kTileBytes];
   alignas(128) unsigned char v[C::kStages][C::kTileBytes];
-  // The tile at hand, the one being loaded, and the one being read from the list.
-  TileNote<C::kGranules> notes[3];
-  BlockQueue queue;
+  Notes<C> notes;
 };
 
 }  // namespace sparsek::attn::wmma

@@ -12,7 +12,6 @@ namespace sparsek::attn::wmma {
 struct Work {
   std::int32_t q_begin = 0;
   std::int32_t q_end = 0;
-  std::int32_t row_in_block = 0;  // of q_begin
   std::int32_t head = 0;
   std::int32_t batch = 0;
 };
@@ -61,7 +60,7 @@ class WarpTile {
       if (!sees_all(key, key + C::kStep)) {
 #pragma unroll
         for (int g = 0; g < C::kStep / kGranule; ++g) {
-          erase({key + g * kGranule, 0, -1}, g, scores);
+          erase({key + g * kGranule, -1}, g, scores);
         }
       }
       add(v, column, scores);
@@ -70,7 +69,7 @@ class WarpTile {
 
   /// A tile of a list.
   __device__ __forceinline__ void list_tile(const unsigned char* k, const unsigned char* v,
-                                            const TileNote<C::kGranules>& note) {
+                                            const TileNote& note, const Granule* granules) {
     if (!sees(note.begin, note.end)) return;
     const bool masked = !note.plain || !sees_all(note.begin, note.end);
 #pragma unroll
@@ -80,7 +79,7 @@ class WarpTile {
       if (masked) {
 #pragma unroll
         for (int g = 0; g < C::kStep / kGranule; ++g) {
-          erase(note.granules[column / kGranule + g], g, scores);
+          erase(granules[column / kGranule + g], g, scores);
           asm volatile("" ::: "memory");  // all notes in registers at once would not fit
         }
       }
@@ -224,12 +223,12 @@ class WarpTile {
   }
 
   __device__ __forceinline__ std::uint32_t visible_bits(const Granule& granule, int row) const {
-    if (granule.word < 0) return ~0u;
-    // A row past the tile's end, which may be past the bitmap's, is not stored.
-    const int last = max(q_end_ - q_begin_ - 1, 0);
-    const std::uint32_t* word = params_.mask.bitmaps + granule.word +
-                                (first_row() + min(row, last)) * bitmap_words(params_.mask);
-    return *word >> granule.shift;
+    if (granule.bitmap < 0) return ~0u;
+    const BlockMaskView& mask = params_.mask;
+    // A row past the tile's end, which may be past the block's, is not stored.
+    const std::int32_t query = min(q_begin_ + row, q_end_ - 1);
+    const std::int32_t column = granule.key % static_cast<std::int32_t>(mask.kv_block);
+    return bitmap_row(mask, granule.bitmap, query % params_.q_block)[column / 32] >> column % 32;
   }
 
   template <int m>
