@@ -15,7 +15,9 @@ constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a 
 ///   step         keys whose scores a warp holds at once
 ///   q_in_regs    Q stays in registers
 ///   ctas_per_sm  decides the registers of a thread
-template <int HeadDim, int Fragments, int Warps, int TileKv, int Step, bool QInRegs, int CtasPerSm>
+///   ahead        the scores of a step are multiplied under the softmax of the one before
+template <int HeadDim, int Fragments, int Warps, int TileKv, int Step, bool QInRegs, int CtasPerSm,
+          bool Ahead = true>
 struct Config {
   static constexpr int kHeadDim = HeadDim;
   static constexpr int kFragments = Fragments;
@@ -24,6 +26,7 @@ struct Config {
   static constexpr int kStep = Step;
   static constexpr bool kQInRegs = QInRegs;
   static constexpr int kCtasPerSm = CtasPerSm;
+  static constexpr bool kAhead = Ahead;
 
   static constexpr int kThreads = 32 * Warps;
   static constexpr int kWarpRows = 16 * Fragments;
@@ -44,7 +47,7 @@ struct Config {
 /// Shared memory of a CTA: the tiles, the notes and the queue of storage.cuh.
 template <class C>
 constexpr int smem_bytes_of() {
-  return C::kTilesBytes + 1280;
+  return C::kTilesBytes + 1024;
 }
 
 // What a block may use (sharedMemPerBlockOptin) on sm_86 and sm_89, the least of all chips from

@@ -13,6 +13,13 @@ constexpr std::int32_t kAbsent = 0x7fffff00;  // no key
 struct Granule {
   std::int32_t key;     // the first, or kAbsent
   std::int32_t bitmap;  // of its block; -1: full
+  std::int32_t column;  // of the first key in its block
+};
+
+/// The first key of a block.
+struct QueuedBlock {
+  std::int32_t key;
+  std::int32_t bitmap;
 };
 
 /// What a tile of a list holds.
@@ -25,10 +32,10 @@ struct TileNote {
 /// The notes of the tiles at hand, and a list on its way from memory to them.
 template <class C>
 struct Notes {
-  static constexpr int kBatch = 4;                         // tiles that are noted at once
-  static constexpr int kBatchGranules = kBatch * C::kGranules;
+  static constexpr int kBatchGranules = 16;
+  static constexpr int kBatch = kBatchGranules / C::kGranules;  // tiles that are noted at once
   static constexpr int kQueue = kBatchGranules + 32;  // what a batch takes, and 32 entries more
-  static_assert(kBatchGranules <= 32, "a lane for each");
+  static_assert(kBatchGranules % C::kGranules == 0 && kBatchGranules <= 32, "a lane for each");
 
   __device__ __forceinline__ const Granule* granules_of(int tile) const {
     return &granules[tile % (2 * kBatch) * C::kGranules];
@@ -44,7 +51,7 @@ struct Notes {
   std::uint32_t num_read;     // entries of the list
   std::uint32_t num_queued;   // blocks
   std::uint32_t num_written;  // granules
-  Granule queue[kQueue];      // the first of each block
+  QueuedBlock queue[kQueue];
 };
 
 /// Reads a q tile's list, a batch of tiles at a time. Used by one warp, which has queries of its own
@@ -76,11 +83,12 @@ class NoteWriter {
     }
     const std::uint32_t available = notes_.num_queued * per_block - num_written;
     const bool present = lane() < N::kBatchGranules && lane() < available;
-    Granule granule{kAbsent, -1};
+    Granule granule{kAbsent, -1, 0};
     if (present) {
       const std::uint32_t place = num_written + lane();
-      granule = notes_.queue[place / per_block % N::kQueue];
-      granule.key += static_cast<std::int32_t>(place % per_block) * kGranule;
+      const QueuedBlock block = notes_.queue[place / per_block % N::kQueue];
+      const auto column = static_cast<std::int32_t>(place % per_block) * kGranule;
+      granule = {block.key + column, block.bitmap, column};
     }
     // Over the lanes of a tile; those past the batch's granules take part and are not written.
     std::int32_t begin = present ? granule.key : 0x7fffffff;

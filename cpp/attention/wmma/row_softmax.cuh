@@ -76,10 +76,11 @@ class RowSoftmax {
  private:
   template <int kTiles>
   __device__ __forceinline__ static float maximum(const float (&scores)[kTiles][4], int r) {
-    float max[2] = {-INFINITY, -INFINITY};  // two chains, so that one need not wait for the other
+    float max[2] = {scores[0][2 * r], scores[0][2 * r + 1]};  // chains that need not wait
 #pragma unroll
-    for (int j = 0; j < kTiles; ++j) {
-      max[j % 2] = fmaxf(max[j % 2], fmaxf(scores[j][2 * r], scores[j][2 * r + 1]));
+    for (int j = 1; j < kTiles; ++j) {
+      max[0] = fmaxf(max[0], scores[j][2 * r]);
+      max[1] = fmaxf(max[1], scores[j][2 * r + 1]);
     }
     return fmaxf(max[0], max[1]);
   }

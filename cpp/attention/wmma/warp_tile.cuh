@@ -51,20 +51,9 @@ class WarpTile {
   /// A tile of consecutive keys.
   __device__ __forceinline__ void range_tile(const unsigned char* k, const unsigned char* v,
                                              std::int32_t first_key) {
-#pragma unroll
-    for (int column = 0; column < C::kTileKv; column += C::kStep) {
-      const std::int32_t key = first_key + column;
-      if (!sees(key, key + C::kStep)) continue;
-      float scores[C::kFragments][kTiles][4];
-      multiply_q_k(k, column, scores);
-      if (!sees_all(key, key + C::kStep)) {
-#pragma unroll
-        for (int g = 0; g < C::kStep / kGranule; ++g) {
-          erase({key + g * kGranule, -1}, g, scores);
-        }
-      }
-      add(v, column, scores);
-    }
+    if (!sees(first_key, first_key + C::kTileKv)) return;
+    const bool masked = !sees_all(first_key, first_key + C::kTileKv);
+    multiply(k, v, masked, [&](int g) { return Granule{first_key + g * kGranule, -1, 0}; });
   }
 
   /// A tile of a list.
@@ -72,19 +61,7 @@ class WarpTile {
                                             const TileNote& note, const Granule* granules) {
     if (!sees(note.begin, note.end)) return;
     const bool masked = !note.plain || !sees_all(note.begin, note.end);
-#pragma unroll
-    for (int column = 0; column < C::kTileKv; column += C::kStep) {
-      float scores[C::kFragments][kTiles][4];
-      multiply_q_k(k, column, scores);
-      if (masked) {
-#pragma unroll
-        for (int g = 0; g < C::kStep / kGranule; ++g) {
-          erase(granules[column / kGranule + g], g, scores);
-          asm volatile("" ::: "memory");  // all notes in registers at once would not fit
-        }
-      }
-      add(v, column, scores);
-    }
+    multiply(k, v, masked, [&](int g) { return granules[g]; });
   }
 
   /// Divides by the rows' sums and writes O and lse.
@@ -154,8 +131,38 @@ class WarpTile {
     }
   }
 
-  /// Softmax of the scores, and the weights times V.
-  __device__ __forceinline__ void add(const unsigned char* tile, int column, Scores& scores) {
+  /// One step of keys after the other. The scores of a step are multiplied before the softmax of
+  /// the one before, so that the tensor cores have work meanwhile.
+  template <class GranuleOf>
+  __device__ __forceinline__ void multiply(const unsigned char* k, const unsigned char* v,
+                                           bool masked, const GranuleOf& granule_of) {
+    constexpr int kSteps = C::kTileKv / C::kStep;
+    Scores scores[C::kAhead ? 2 : 1];
+    if (C::kAhead) multiply_q_k(k, 0, scores[0]);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      Scores& now = scores[C::kAhead ? step % 2 : 0];
+      if (!C::kAhead) multiply_q_k(k, step * C::kStep, now);
+      if (masked) {
+#pragma unroll
+        for (int g = 0; g < C::kStep / kGranule; ++g) {
+          erase(granule_of(step * (C::kStep / kGranule) + g), g, now);
+          asm volatile("" ::: "memory");  // all notes in registers at once would not fit
+        }
+      }
+      follow_maxima(now);
+      if (C::kAhead && step + 1 < kSteps) {
+        multiply_q_k(k, (step + 1) * C::kStep, scores[C::kAhead ? (step + 1) % 2 : 0]);
+      }
+#pragma unroll
+      for (int m = 0; m < C::kFragments; ++m) {
+        softmax_[m].exponentials(now[m], params_.scale_log2);
+      }
+      multiply_p_v(v, step * C::kStep, now);
+    }
+  }
+
+  __device__ __forceinline__ void follow_maxima(const Scores& scores) {
     bool exceeds = false;
 #pragma unroll
     for (int m = 0; m < C::kFragments; ++m) {
@@ -167,10 +174,10 @@ class WarpTile {
         softmax_[m].move_maxima(scores[m], output_[m], params_.scale_log2);
       }
     }
-#pragma unroll
-    for (int m = 0; m < C::kFragments; ++m) {
-      softmax_[m].exponentials(scores[m], params_.scale_log2);
-    }
+  }
+
+  __device__ __forceinline__ void multiply_p_v(const unsigned char* tile, int column,
+                                               const Scores& scores) {
     const std::uint32_t address =
         shared_address(tile) + swizzled<C::kRowUnits>(lane() % 16, lane() / 16);
 #pragma unroll
@@ -200,6 +207,7 @@ class WarpTile {
   /// -inf where the query may not see the key. `g`: which 16 of the step's keys.
   __device__ __forceinline__ void erase(const Granule& granule, int g, Scores& scores) const {
     const int pair = lane() % 4 * 2;
+    const std::int32_t first_in_block = granule.bitmap < 0 ? 0 : q_begin_ % params_.q_block;
 #pragma unroll
     for (int m = 0; m < C::kFragments; ++m) {
 #pragma unroll
@@ -208,7 +216,13 @@ class WarpTile {
         const KeyRange seen = visible_keys(params_.band, q_begin_ + row, q_begin_ + row + 1);
         const int begin = seen.begin - granule.key - pair;
         const int end = seen.end - granule.key - pair;
-        const std::uint32_t bits = visible_bits(granule, row) >> pair;
+        std::uint32_t bits = ~0u;
+        if (granule.bitmap >= 0) {
+          // A row past the tile's end, which may be past the block's, is not stored.
+          const std::int32_t in_block = first_in_block + min(row, q_end_ - q_begin_ - 1);
+          bits = bitmap_row(params_.mask, granule.bitmap, in_block)[granule.column / 32] >>
+                 granule.column % 32 >> pair;
+        }
 #pragma unroll
         for (int column = 0; column < kGranule; column += 8) {
 #pragma unroll
@@ -220,15 +234,6 @@ class WarpTile {
         }
       }
     }
-  }
-
-  __device__ __forceinline__ std::uint32_t visible_bits(const Granule& granule, int row) const {
-    if (granule.bitmap < 0) return ~0u;
-    const BlockMaskView& mask = params_.mask;
-    // A row past the tile's end, which may be past the block's, is not stored.
-    const std::int32_t query = min(q_begin_ + row, q_end_ - 1);
-    const std::int32_t column = granule.key % static_cast<std::int32_t>(mask.kv_block);
-    return bitmap_row(mask, granule.bitmap, query % params_.q_block)[column / 32] >> column % 32;
   }
 
   template <int m>
