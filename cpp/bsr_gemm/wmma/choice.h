@@ -12,6 +12,8 @@ struct Kernel {
   int tile_rows;
   int tile_cols;
   int tile_k;
+  Major left;
+  Major right;
   int smem_bytes;
   double cost;  // of a product in a full tile, against the fastest kernel
   void (*launch)(DType, const Params&, cudaStream_t);
@@ -26,6 +28,8 @@ struct Sides {
   std::int64_t cols = 0;
   std::int64_t block_rows = 0;  // 0: rows, or columns, are not cut into blocks
   std::int64_t block_cols = 0;
+  Major left = Major::any;  // any: not to be read 16 bytes at a time
+  Major right = Major::any;
 };
 
 struct Choice {

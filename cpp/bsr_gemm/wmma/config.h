@@ -6,6 +6,10 @@ namespace sparsek::bsr::wmma {
 
 constexpr int kGranule = 16;  // of k: the smallest block, and the depth of one MMA
 
+/// Which axis of an operand is contiguous in memory, k or the other one; any: known when the kernel
+/// runs.
+enum class Major : std::uint8_t { k, free, any };
+
 /// Everything that is fixed when a kernel is compiled.
 ///   tile_rows, tile_cols, tile_k   what a CTA multiplies at once
 ///   warps_in_rows, warps_in_cols   how its warps divide the tile
@@ -26,7 +30,8 @@ struct Config {
   static constexpr int kWarpCols = TileCols / WarpsInCols;
   static constexpr int kGranules = TileK / kGranule;
 
-  static_assert(kWarpRows % 16 == 0 && kWarpCols % 16 == 0 && TileK % kGranule == 0);
+  static_assert(kWarpRows % 16 == 0 && kWarpCols % 16 == 0);
+  static_assert(kGranules % 2 == 0, "fragments take turns in two sets of registers");
 };
 
 /// A line of shared memory holds so many elements, and 16 bytes more, so that the eight lines that
@@ -48,7 +53,7 @@ template <class C>
 constexpr int smem_bytes_of() {
   return C::kStages * (operand_bytes(C::kTileRows, C::kTileK) +
                        operand_bytes(C::kTileCols, C::kTileK)) +
-         kQueueGranules * 16 + 128;
+         kQueueGranules * 16 + 384;
 }
 
 // What a block may use (sharedMemPerBlockOptin) on sm_86 and sm_89, the least of all chips from

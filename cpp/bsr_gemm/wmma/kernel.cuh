@@ -22,7 +22,7 @@ __device__ __forceinline__ const void* first_of(const Operand& operand, std::int
 }
 
 /// A tile of the result for each CTA. docs/wmma.md has the pipeline.
-template <class Element, class C>
+template <class Element, class C, Major kLeft, Major kRight>
 __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
     bsr_gemm_kernel(const __grid_constant__ Params p) {
   extern __shared__ unsigned char memory[];
@@ -34,12 +34,14 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
   // In a sampled product the operands are dense, and the tile's block says where it begins.
   const std::int64_t row = tile.row + (p.sampled ? tile.block_row * p.left.block : 0);
   const std::int64_t col = tile.col + (p.sampled ? tile.block_col * p.right.block : 0);
-  const OperandLoader<C, C::kTileRows> left(p.left, first_of<Element>(p.left, row), tile.rows);
-  const OperandLoader<C, C::kTileCols> right(p.right, first_of<Element>(p.right, col), tile.cols);
-  WarpTile<Element, C> sums(p.left.k_inner || !p.left.vectors,
-                            p.right.k_inner || !p.right.vectors);
+  const OperandLoader<C, C::kTileRows, kLeft> left(p.left, first_of<Element>(p.left, row),
+                                                   tile.rows);
+  const OperandLoader<C, C::kTileCols, kRight> right(p.right, first_of<Element>(p.right, col),
+                                                     tile.cols);
+  WarpTile<Element, C, kLeft, kRight> sums(p);
 
   while (true) {
+    wait_all_copies();
     __syncthreads();  // everybody is done with the queue and the stages
     const std::int32_t k_end = queue.fill();
     if (k_end == 0) break;
@@ -47,28 +49,37 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
     const auto load = [&](std::int32_t k, int stage) {
       if (k < k_end) {
         const GranulePlace* places = storage.queue.granules + k / kGranule;
-        // A granule past the end is not read, but its place is.
-        const auto last = (k_end - k + kGranule - 1) / kGranule - 1;
-        left.load(shared_address(storage.left[stage]), k_end - k,
-                  [&](int g) { return places[min(g, last)].left; });
-        right.load(shared_address(storage.right[stage]), k_end - k,
-                   [&](int g) { return places[min(g, last)].right; });
+        left.load(shared_address(storage.left[stage]), &places->left, k_end - k);
+        right.load(shared_address(storage.right[stage]), &places->right, k_end - k);
       }
       commit_copies();
     };
-#pragma unroll
+    const auto next = [](int stage) { return stage + 1 == C::kStages ? 0 : stage + 1; };
+    const auto fetch = [&](int stage, int k, int set) {
+      sums.fetch(shared_address(storage.left[stage]), shared_address(storage.right[stage]), k, set);
+    };
+#pragma unroll 1
     for (int stage = 0; stage < C::kStages - 1; ++stage) load(stage * C::kTileK, stage);
-    int stage = 0;
+    wait_copies<C::kStages - 2>();
+    __syncthreads();
+    fetch(0, 0, 0);
+    int stage = 0, free_stage = C::kStages - 1;
+#pragma unroll 1
     for (std::int32_t k = 0; k < k_end; k += C::kTileK) {
-      wait_copies<C::kStages - 2>();
-      __syncthreads();  // the stage is there, and everybody is done with the one before
-      const int before = stage == 0 ? C::kStages - 1 : stage - 1;
-      load(k + (C::kStages - 1) * C::kTileK, before);
-      sums.multiply(shared_address(storage.left[stage]), shared_address(storage.right[stage]));
-      stage = stage + 1 == C::kStages ? 0 : stage + 1;
+#pragma unroll
+      for (int i = 0; i < C::kGranules; ++i) {
+        if (i == C::kGranules - 1) {
+          wait_copies<C::kStages - 2>();
+          __syncthreads();  // the next stage is there, and everybody has fetched all of this one
+          free_stage = stage;
+          stage = next(stage);
+        }
+        fetch(stage, (i + 1) % C::kGranules, (i + 1) % 2);
+        if (i == 0) load(k + (C::kStages - 1) * C::kTileK, free_stage);
+        sums.multiply(i % 2);
+      }
     }
   }
-  wait_all_copies();
   sums.store(p, tile);
 }
 

@@ -15,8 +15,8 @@ using Tile64x128 = Config<64, 128, 32, 2, 2, 4, 2>;
 using Tile32x128 = Config<32, 128, 32, 1, 4, 4, 2>;
 using Tile32x32 = Config<32, 32, 64, 2, 2, 4, 2>;
 
-/// Enqueues the kernel of a configuration.
-template <class C>
+/// Enqueues the kernel of a configuration, for operands that are contiguous along those axes.
+template <class C, Major kLeft, Major kRight>
 void launch(DType dtype, const Params& params, cudaStream_t stream);
 
 }  // namespace sparsek::bsr::wmma

@@ -7,45 +7,53 @@
 namespace sparsek::bsr::wmma {
 
 /// Brings an operand's part of a tile, kFree rows (or columns) by kTileK, into shared memory, zeros
-/// where it has nothing. Lines lie along the axis that is contiguous in memory.
-template <class C, int kFree>
+/// where it has nothing. Lines lie along the axis that is contiguous in memory; where that is none,
+/// or not aligned, along k.
+template <class C, int kFree, Major kMajor>
 class OperandLoader {
  public:
+  /// `first`: of the tile's rows or columns, at k 0 (of its block); `count` of them are there.
   __device__ __forceinline__ OperandLoader(const Operand& operand, const void* first,
                                            std::int32_t count)
-      : operand_(operand), first_(static_cast<const char*>(first)), count_(count) {}
+      : operand_(operand), count_(count), from_(static_cast<const char*>(first)) {
+    if (!operand.vectors) return;
+    if (by_k()) {
+      using W = Walk<C::kTileK / 8>;
+      from_ += 2 * (W::unit() % 2 * 8 + W::line() * operand.free_stride);
+    } else {
+      using W = Walk<kFree / 8>;
+      from_ += 2 * (W::unit() * 8 + W::line() % kGranule * operand.k_stride);
+    }
+  }
 
-  /// place_of(granule of the tile) is in elements from `first`; `k_left`: of k from the tile on.
-  template <class PlaceOf>
-  __device__ __forceinline__ void load(std::uint32_t to, std::int32_t k_left,
-                                       const PlaceOf& place_of) const {
-    if (!operand_.vectors) {
-      load_by_element(to, k_left, place_of);
-    } else if (operand_.k_inner) {
-      constexpr int kUnits = C::kTileK / 8;
-      const Walk<kUnits> walk;
-      const std::int32_t left = k_left - 8 * walk.unit;
-      const char* from = first_ + 2 * (place_of(walk.unit / 2) + walk.unit % 2 * 8 +
-                                       walk.line * operand_.free_stride);
-      to += walk.line * line_bytes(C::kTileK) + walk.unit * 16;
+  /// `places`: of the tile's granules, every second number, in bytes; `k_left`: of k, from the tile
+  /// on.
+  __device__ __forceinline__ void load(std::uint32_t to, const std::int64_t* places,
+                                       std::int32_t k_left) const {
+    if (kMajor == Major::any && !operand_.vectors) {
+      load_by_element(to, places, k_left);
+    } else if (by_k()) {
+      using W = Walk<C::kTileK / 8>;
+      const int bytes = 2 * clamp_to_unit(k_left - 8 * W::unit());
+      const char* from = from_ + places[W::unit() / 2 * 2];
+      to += W::line() * line_bytes(C::kTileK) + W::unit() * 16;
 #pragma unroll
-      for (int line = 0; line < kFree; line += walk.kStep) {
-        if (kFree % walk.kStep != 0 && walk.line + line >= kFree) break;
-        copy(to + line * line_bytes(C::kTileK), from, walk.line + line < count_ ? left : 0);
-        from += 2 * walk.kStep * operand_.free_stride;
+      for (int line = 0; line < kFree; line += W::kStep) {
+        if (kFree % W::kStep != 0 && W::line() >= kFree) break;
+        copy_async(to + line * line_bytes(C::kTileK), from,
+                   W::line() + line < count_ ? bytes : 0);
+        from += 2 * W::kStep * operand_.free_stride;
       }
     } else {
-      constexpr int kUnits = kFree / 8;
-      const Walk<kUnits> walk;
-      const std::int32_t left = count_ - 8 * walk.unit;
-      to += walk.line * line_bytes(kFree) + walk.unit * 16;
+      using W = Walk<kFree / 8>;
+      const int bytes = 2 * clamp_to_unit(count_ - 8 * W::unit());
+      to += W::line() * line_bytes(kFree) + W::unit() * 16;
 #pragma unroll
-      for (int line = 0; line < C::kTileK; line += walk.kStep) {
-        const int k = walk.line + line;
-        if (C::kTileK % walk.kStep != 0 && k >= C::kTileK) break;
-        const char* from = first_ + 2 * (place_of(k / kGranule) + walk.unit * 8 +
-                                         k % kGranule * operand_.k_stride);
-        copy(to + line * line_bytes(kFree), from, k < k_left ? left : 0);
+      for (int line = 0; line < C::kTileK; line += W::kStep) {
+        if (C::kTileK % W::kStep != 0 && W::line() >= C::kTileK) break;
+        const char* from = from_ + places[(line / kGranule + W::line() / kGranule) * 2] +
+                           2 * (line % kGranule) * operand_.k_stride;
+        copy_async(to + line * line_bytes(kFree), from, W::line() + line < k_left ? bytes : 0);
       }
     }
   }
@@ -56,31 +64,32 @@ class OperandLoader {
   struct Walk {
     static constexpr int kStep = C::kThreads / kUnits;
     static_assert(C::kThreads % kUnits == 0);
-    int unit = static_cast<int>(threadIdx.x) % kUnits;
-    int line = static_cast<int>(threadIdx.x) / kUnits;
+    static_assert(kGranule % kStep == 0 || kStep % kGranule == 0);
+    __device__ __forceinline__ static int unit() {
+      return static_cast<int>(threadIdx.x) % kUnits;
+    }
+    __device__ __forceinline__ static int line() {
+      return static_cast<int>(threadIdx.x) / kUnits;
+    }
   };
 
-  /// 8 elements, of which `left` are there.
-  __device__ __forceinline__ void copy(std::uint32_t to, const char* from,
-                                       std::int32_t left) const {
-    const int bytes = 2 * max(0, min(8, left));
-    // Where nothing is copied the address still has to be one of the operand's.
-    if (bytes == 0) from = static_cast<const char*>(operand_.data);
-    copy_async(to, from, bytes);
+  __device__ __forceinline__ bool by_k() const {
+    return kMajor == Major::any ? operand_.k_inner : kMajor == Major::k;
+  }
+  __device__ __forceinline__ static int clamp_to_unit(std::int32_t count) {
+    return max(0, min(8, count));
   }
 
-  /// Any strides. Lines lie along k.
-  template <class PlaceOf>
-  __device__ __forceinline__ void load_by_element(std::uint32_t to, std::int32_t k_left,
-                                                  const PlaceOf& place_of) const {
+  /// Any strides.
+  __device__ __forceinline__ void load_by_element(std::uint32_t to, const std::int64_t* places,
+                                                  std::int32_t k_left) const {
     constexpr int kUnits = C::kTileK / 8;
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < kFree * kUnits; i += C::kThreads) {
       const int unit = i % kUnits, line = i / kUnits;
       const std::int32_t left = line < count_ ? k_left - 8 * unit : 0;
-      const auto* from = reinterpret_cast<const std::uint16_t*>(first_) +
-                         line * operand_.free_stride + unit % 2 * 8 * operand_.k_stride +
-                         (left > 0 ? place_of(unit / 2) : 0);
+      const auto* from = reinterpret_cast<const std::uint16_t*>(from_ + places[unit / 2 * 2]) +
+                         line * operand_.free_stride + unit % 2 * 8 * operand_.k_stride;
       std::uint32_t words[4];
 #pragma unroll
       for (int w = 0; w < 4; ++w) {
@@ -97,8 +106,8 @@ class OperandLoader {
   }
 
   const Operand& operand_;
-  const char* first_;  // of the tile's rows or columns, in k 0 (of its block)
   std::int32_t count_;
+  const char* from_;
 };
 
 }  // namespace sparsek::bsr::wmma

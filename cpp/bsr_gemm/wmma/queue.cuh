@@ -4,14 +4,14 @@
 
 namespace sparsek::bsr::wmma {
 
-/// Where 16 of k lie in the operands, in elements.
+/// Where 16 of k lie in the operands, in bytes.
 struct GranulePlace {
   std::int64_t left;
   std::int64_t right;
 };
 
 struct QueueStorage {
-  GranulePlace granules[kQueueGranules];
+  GranulePlace granules[kQueueGranules + 8];  // those past the end are looked at, and not used
   std::int32_t in_warp[32];
 };
 
@@ -61,7 +61,7 @@ class Queue {
         static_cast<std::int32_t>(min(std::int64_t{kQueueGranules}, end_ - next_));
     for (std::int32_t i = threadIdx.x; i < count; i += C::kThreads) {
       const std::int64_t k = (next_ + i) * kGranule;
-      storage_.granules[i] = {k * p_.left.k_stride, k * p_.right.k_stride};
+      storage_.granules[i] = {2 * k * p_.left.k_stride, 2 * k * p_.right.k_stride};
     }
     const std::int64_t length = min(std::int64_t{count} * kGranule, p_.k - next_ * kGranule);
     next_ += count;
@@ -106,8 +106,9 @@ class Queue {
                                      ? match.right * p_.right.block_stride
                                      : match.k_block * p_.block_k * p_.right.k_stride;
       for (std::int32_t i = 0; i < per_block; ++i) {
-        storage_.granules[slot * per_block + i] = {left + i * kGranule * p_.left.k_stride,
-                                                   right + i * kGranule * p_.right.k_stride};
+        storage_.granules[slot * per_block + i] = {
+            2 * (left + i * kGranule * p_.left.k_stride),
+            2 * (right + i * kGranule * p_.right.k_stride)};
       }
     }
     __syncthreads();  // in_warp has been read

@@ -8,11 +8,12 @@
 namespace sparsek::bsr::wmma {
 
 /// The sums of a warp, kWarpRows x kWarpCols of the CTA's tile.
-template <class Element, class C>
+template <class Element, class C, Major kLeft, Major kRight>
 class WarpTile {
  public:
-  __device__ __forceinline__ WarpTile(bool left_by_k, bool right_by_k)
-      : left_by_k_(left_by_k), right_by_k_(right_by_k) {
+  __device__ __forceinline__ WarpTile(const Params& params)
+      : left_by_k_(params.left.k_inner || !params.left.vectors),
+        right_by_k_(params.right.k_inner || !params.right.vectors) {
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
@@ -23,21 +24,47 @@ class WarpTile {
     }
   }
 
-  /// Adds the product of one stage. Fragments of the next 16 of k are on their way while those at
-  /// hand are multiplied.
-  __device__ __forceinline__ void multiply(std::uint32_t left, std::uint32_t right) {
-    std::uint32_t a[2][kRowTiles][4], b[2][kColTiles / 2][4];
-    load(left, right, 0, a[0], b[0]);
+  /// Fetches the fragments of the k-th 16 of a stage into one of two sets of registers.
+  __device__ __forceinline__ void fetch(std::uint32_t left, std::uint32_t right, int k, int set) {
+    constexpr int kLineK = line_bytes(C::kTileK);
+    auto& a = a_[set];
+    auto& b = b_[set];
+    // Matrices of a: rows 0 and 8 in k 0, rows 0 and 8 in k 8.
+    if (kLeft == Major::k || (kLeft == Major::any && left_by_k_)) {
+      const std::uint32_t from =
+          left + (warp_row() + lane() % 16) * kLineK + lane() / 16 * 16 + k * 32;
 #pragma unroll
-    for (int k = 0; k < C::kGranules; ++k) {
-      if (k + 1 < C::kGranules) load(left, right, k + 1, a[(k + 1) % 2], b[(k + 1) % 2]);
+      for (int i = 0; i < kRowTiles; ++i) load_matrices(from + i * 16 * kLineK, a[i]);
+    } else {
+      constexpr int kLine = line_bytes(C::kTileRows);
+      const std::uint32_t from = left + (16 * k + lane() % 8 + lane() / 16 * 8) * kLine +
+                                 (warp_row() + lane() / 8 % 2 * 8) * 2;
 #pragma unroll
-      for (int i = 0; i < kRowTiles; ++i) {
+      for (int i = 0; i < kRowTiles; ++i) load_matrices_transposed(from + i * 32, a[i]);
+    }
+    // Matrices of b: columns 0 in k 0 and 8, columns 8 in k 0 and 8.
+    if (kRight == Major::k || (kRight == Major::any && right_by_k_)) {
+      const std::uint32_t from = right + (warp_col() + lane() % 8 + lane() / 16 * 8) * kLineK +
+                                 lane() / 8 % 2 * 16 + k * 32;
 #pragma unroll
-        for (int j = 0; j < kColTiles; ++j) {
-          mma<Element>(sums_[i][j], a[k % 2][i], b[k % 2][j / 2][j % 2 * 2],
-                       b[k % 2][j / 2][j % 2 * 2 + 1]);
-        }
+      for (int j = 0; j < kColTiles / 2; ++j) load_matrices(from + j * 16 * kLineK, b[j]);
+    } else {
+      constexpr int kLine = line_bytes(C::kTileCols);
+      const std::uint32_t from =
+          right + (16 * k + lane() % 16) * kLine + (warp_col() + lane() / 16 * 8) * 2;
+#pragma unroll
+      for (int j = 0; j < kColTiles / 2; ++j) load_matrices_transposed(from + j * 32, b[j]);
+    }
+  }
+
+  /// Adds the product of a set.
+  __device__ __forceinline__ void multiply(int set) {
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColTiles; ++j) {
+        mma<Element>(sums_[i][j], a_[set][i], b_[set][j / 2][j % 2 * 2],
+                     b_[set][j / 2][j % 2 * 2 + 1]);
       }
     }
   }
@@ -70,38 +97,6 @@ class WarpTile {
   }
   __device__ __forceinline__ static int warp_col() {
     return static_cast<int>(threadIdx.x) / 32 % C::kWarpsInCols * C::kWarpCols;
-  }
-
-  __device__ __forceinline__ void load(std::uint32_t left, std::uint32_t right, int k,
-                                       std::uint32_t (&a)[kRowTiles][4],
-                                       std::uint32_t (&b)[kColTiles / 2][4]) const {
-    constexpr int kLineK = line_bytes(C::kTileK);
-    // Matrices of a: rows 0 and 8 in k 0, rows 0 and 8 in k 8.
-    if (left_by_k_) {
-      const std::uint32_t from =
-          left + (warp_row() + lane() % 16) * kLineK + lane() / 16 * 16 + k * 32;
-#pragma unroll
-      for (int i = 0; i < kRowTiles; ++i) load_matrices(from + i * 16 * kLineK, a[i]);
-    } else {
-      constexpr int kLine = line_bytes(C::kTileRows);
-      const std::uint32_t from = left + (16 * k + lane() % 8 + lane() / 16 * 8) * kLine +
-                                 (warp_row() + lane() / 8 % 2 * 8) * 2;
-#pragma unroll
-      for (int i = 0; i < kRowTiles; ++i) load_matrices_transposed(from + i * 32, a[i]);
-    }
-    // Matrices of b: columns 0 in k 0 and 8, columns 8 in k 0 and 8.
-    if (right_by_k_) {
-      const std::uint32_t from = right + (warp_col() + lane() % 8 + lane() / 16 * 8) * kLineK +
-                                 lane() / 8 % 2 * 16 + k * 32;
-#pragma unroll
-      for (int j = 0; j < kColTiles / 2; ++j) load_matrices(from + j * 16 * kLineK, b[j]);
-    } else {
-      constexpr int kLine = line_bytes(C::kTileCols);
-      const std::uint32_t from =
-          right + (16 * k + lane() % 16) * kLine + (warp_col() + lane() / 16 * 8) * 2;
-#pragma unroll
-      for (int j = 0; j < kColTiles / 2; ++j) load_matrices_transposed(from + j * 32, b[j]);
-    }
   }
 
   template <class Out>
@@ -151,6 +146,8 @@ class WarpTile {
 
   bool left_by_k_;
   bool right_by_k_;
+  std::uint32_t a_[2][kRowTiles][4];
+  std::uint32_t b_[2][kColTiles / 2][4];
   float sums_[kRowTiles][kColTiles][4];
 };
 

@@ -1,5 +1,5 @@
 #include "bsr_gemm/wmma/launch.cuh"
 
 namespace sparsek::bsr::wmma {
-template void launch<Tile32x32>(DType, const Params&, cudaStream_t);
+template void launch<Tile32x32, Major::any, Major::any>(DType, const Params&, cudaStream_t);
 }
