@@ -15,9 +15,7 @@ constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a 
 ///   step         keys whose scores a warp holds at once
 ///   q_in_regs    Q stays in registers
 ///   ctas_per_sm  decides the registers of a thread
-///   ahead        the scores of a step are multiplied under the softmax of the one before
-template <int HeadDim, int Fragments, int Warps, int TileKv, int Step, bool QInRegs, int CtasPerSm,
-          bool Ahead = true>
+template <int HeadDim, int Fragments, int Warps, int TileKv, int Step, bool QInRegs, int CtasPerSm>
 struct Config {
   static constexpr int kHeadDim = HeadDim;
   static constexpr int kFragments = Fragments;
@@ -26,7 +24,6 @@ struct Config {
   static constexpr int kStep = Step;
   static constexpr bool kQInRegs = QInRegs;
   static constexpr int kCtasPerSm = CtasPerSm;
-  static constexpr bool kAhead = Ahead;
 
   static constexpr int kThreads = 32 * Warps;
   static constexpr int kWarpRows = 16 * Fragments;

@@ -62,10 +62,11 @@ __device__ __forceinline__ void visit_list(const Params& params, const Work& wor
     writer.write(first, visible_keys(params.band, work.q_begin, work.q_end));
   };
   const auto load = [&](int tile, int stage) {
-    const Granule* granules = storage.notes.granules_of(tile);
-    const auto place_of = [&](int row) {
-      return granules[row / kGranule].key + row % kGranule;
-    };
+    // All are read before the first copy, behind which the compiler would not look ahead.
+    std::int32_t keys[C::kGranules];
+#pragma unroll
+    for (int g = 0; g < C::kGranules; ++g) keys[g] = storage.notes.granules_of(tile)[g].key;
+    const auto place_of = [&](int row) { return keys[row / kGranule] + row % kGranule; };
     const auto end = static_cast<std::uint32_t>(params.band.kv_len);
     k.template load<C::kTileKv>(storage.k[stage], end, place_of);
     v.template load<C::kTileKv>(storage.v[stage], end, place_of);

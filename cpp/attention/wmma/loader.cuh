@@ -14,6 +14,7 @@ template <class C>
 class RowLoader {
  public:
   static constexpr int kRows = C::kThreads / C::kRowUnits;
+  static_assert(kGranule % kRows == 0, "which granule a pass is in is known to the compiler");
 
   __device__ __forceinline__ RowLoader(const Input& input, std::int64_t batch, std::int64_t head)
       : input_(input),

@@ -131,34 +131,27 @@ class WarpTile {
     }
   }
 
-  /// One step of keys after the other. The scores of a step are multiplied before the softmax of
-  /// the one before, so that the tensor cores have work meanwhile.
+  /// One step of keys after the other.
   template <class GranuleOf>
   __device__ __forceinline__ void multiply(const unsigned char* k, const unsigned char* v,
                                            bool masked, const GranuleOf& granule_of) {
-    constexpr int kSteps = C::kTileKv / C::kStep;
-    Scores scores[C::kAhead ? 2 : 1];
-    if (C::kAhead) multiply_q_k(k, 0, scores[0]);
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      Scores& now = scores[C::kAhead ? step % 2 : 0];
-      if (!C::kAhead) multiply_q_k(k, step * C::kStep, now);
+#pragma unroll 1
+    for (int column = 0; column < C::kTileKv; column += C::kStep) {
+      Scores scores;
+      multiply_q_k(k, column, scores);
       if (masked) {
 #pragma unroll
         for (int g = 0; g < C::kStep / kGranule; ++g) {
-          erase(granule_of(step * (C::kStep / kGranule) + g), g, now);
+          erase(granule_of(column / kGranule + g), g, scores);
           asm volatile("" ::: "memory");  // all notes in registers at once would not fit
         }
       }
-      follow_maxima(now);
-      if (C::kAhead && step + 1 < kSteps) {
-        multiply_q_k(k, (step + 1) * C::kStep, scores[C::kAhead ? (step + 1) % 2 : 0]);
-      }
+      follow_maxima(scores);
 #pragma unroll
       for (int m = 0; m < C::kFragments; ++m) {
-        softmax_[m].exponentials(now[m], params_.scale_log2);
+        softmax_[m].exponentials(scores[m], params_.scale_log2);
       }
-      multiply_p_v(v, step * C::kStep, now);
+      multiply_p_v(v, column, scores);
     }
   }
 
