@@ -53,7 +53,7 @@ template <class C>
 constexpr int smem_bytes_of() {
   return C::kStages * (operand_bytes(C::kTileRows, C::kTileK) +
                        operand_bytes(C::kTileCols, C::kTileK)) +
-         kQueueGranules * 16 + 384;
+         kQueueGranules * 16 + 512;
 }
 
 // What a block may use (sharedMemPerBlockOptin) on sm_86 and sm_89, the least of all chips from

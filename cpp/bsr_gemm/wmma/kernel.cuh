@@ -38,7 +38,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
                                                    tile.rows);
   const OperandLoader<C, C::kTileCols, kRight> right(p.right, first_of<Element>(p.right, col),
                                                      tile.cols);
-  WarpTile<Element, C, kLeft, kRight> sums(p);
+  using Sums = WarpTile<Element, C, kLeft, kRight>;
+  constexpr int kLastPart = Sums::kParts > 2 ? 1 : 0;
+  Sums sums(p);
 
   while (true) {
     wait_all_copies();
@@ -46,11 +48,15 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
     const std::int32_t k_end = queue.fill();
     if (k_end == 0) break;
     __syncthreads();
-    const auto load = [&](std::int32_t k, int stage) {
+    const auto places_of = [&](std::int32_t k) { return storage.queue.granules + k / kGranule; };
+    const auto copy_left = [&](std::int32_t k, int stage, const auto& found) {
       if (k < k_end) {
-        const GranulePlace* places = storage.queue.granules + k / kGranule;
-        left.load(shared_address(storage.left[stage]), &places->left, k_end - k);
-        right.load(shared_address(storage.right[stage]), &places->right, k_end - k);
+        left.copy(shared_address(storage.left[stage]), &places_of(k)->left, found, k_end - k);
+      }
+    };
+    const auto copy_right = [&](std::int32_t k, int stage, const auto& found) {
+      if (k < k_end) {
+        right.copy(shared_address(storage.right[stage]), &places_of(k)->right, found, k_end - k);
       }
       commit_copies();
     };
@@ -59,25 +65,42 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
       sums.fetch(shared_address(storage.left[stage]), shared_address(storage.right[stage]), k, set);
     };
 #pragma unroll 1
-    for (int stage = 0; stage < C::kStages - 1; ++stage) load(stage * C::kTileK, stage);
+    for (int stage = 0; stage < C::kStages - 1; ++stage) {
+      const std::int32_t k = min(stage * C::kTileK, k_end);
+      copy_left(stage * C::kTileK, stage, left.look(&places_of(k)->left));
+      copy_right(stage * C::kTileK, stage, right.look(&places_of(k)->right));
+    }
     wait_copies<C::kStages - 2>();
     __syncthreads();
     fetch(0, 0, 0);
     int stage = 0, free_stage = C::kStages - 1;
 #pragma unroll 1
     for (std::int32_t k = 0; k < k_end; k += C::kTileK) {
+      // What is copied meanwhile; its places are asked for early, and the copies issued between
+      // products, so that neither makes the tensor cores wait.
+      const std::int32_t k_copied = k + (C::kStages - 1) * C::kTileK;
+      const auto found_left = left.look(&places_of(min(k_copied, k_end))->left);
+      const auto found_right = right.look(&places_of(min(k_copied, k_end))->right);
 #pragma unroll
       for (int i = 0; i < C::kGranules; ++i) {
         if (i == C::kGranules - 1) {
           wait_copies<C::kStages - 2>();
           __syncthreads();  // the next stage is there, and everybody has fetched all of this one
-          free_stage = stage;
-          stage = next(stage);
         }
-        fetch(stage, (i + 1) % C::kGranules, (i + 1) % 2);
-        if (i == 0) load(k + (C::kStages - 1) * C::kTileK, free_stage);
-        sums.multiply(i % 2);
+        const int from = i == C::kGranules - 1 ? next(stage) : stage;
+        fetch(from, (i + 1) % C::kGranules, (i + 1) % 2);
+        sums.multiply(i % 2, [&](int part) {
+          if (i != 0) return;
+          if (part == 0) copy_left(k_copied, free_stage, found_left);
+          if (part == kLastPart) copy_right(k_copied, free_stage, found_right);
+        });
+        if (i == 0 && Sums::kParts == 1) {
+          copy_left(k_copied, free_stage, found_left);
+          copy_right(k_copied, free_stage, found_right);
+        }
       }
+      free_stage = stage;
+      stage = next(stage);
     }
   }
   sums.store(p, tile);

@@ -11,58 +11,13 @@ namespace sparsek::bsr::wmma {
 /// or not aligned, along k.
 template <class C, int kFree, Major kMajor>
 class OperandLoader {
- public:
-  /// `first`: of the tile's rows or columns, at k 0 (of its block); `count` of them are there.
-  __device__ __forceinline__ OperandLoader(const Operand& operand, const void* first,
-                                           std::int32_t count)
-      : operand_(operand), count_(count), from_(static_cast<const char*>(first)) {
-    if (!operand.vectors) return;
-    if (by_k()) {
-      using W = Walk<C::kTileK / 8>;
-      from_ += 2 * (W::unit() % 2 * 8 + W::line() * operand.free_stride);
-    } else {
-      using W = Walk<kFree / 8>;
-      from_ += 2 * (W::unit() * 8 + W::line() % kGranule * operand.k_stride);
-    }
-  }
-
-  /// `places`: of the tile's granules, every second number, in bytes; `k_left`: of k, from the tile
-  /// on.
-  __device__ __forceinline__ void load(std::uint32_t to, const std::int64_t* places,
-                                       std::int32_t k_left) const {
-    if (kMajor == Major::any && !operand_.vectors) {
-      load_by_element(to, places, k_left);
-    } else if (by_k()) {
-      using W = Walk<C::kTileK / 8>;
-      const int bytes = 2 * clamp_to_unit(k_left - 8 * W::unit());
-      const char* from = from_ + places[W::unit() / 2 * 2];
-      to += W::line() * line_bytes(C::kTileK) + W::unit() * 16;
-#pragma unroll
-      for (int line = 0; line < kFree; line += W::kStep) {
-        if (kFree % W::kStep != 0 && W::line() >= kFree) break;
-        copy_async(to + line * line_bytes(C::kTileK), from,
-                   W::line() + line < count_ ? bytes : 0);
-        from += 2 * W::kStep * operand_.free_stride;
-      }
-    } else {
-      using W = Walk<kFree / 8>;
-      const int bytes = 2 * clamp_to_unit(count_ - 8 * W::unit());
-      to += W::line() * line_bytes(kFree) + W::unit() * 16;
-#pragma unroll
-      for (int line = 0; line < C::kTileK; line += W::kStep) {
-        if (C::kTileK % W::kStep != 0 && W::line() >= C::kTileK) break;
-        const char* from = from_ + places[(line / kGranule + W::line() / kGranule) * 2] +
-                           2 * (line % kGranule) * operand_.k_stride;
-        copy_async(to + line * line_bytes(kFree), from, W::line() + line < k_left ? bytes : 0);
-      }
-    }
-  }
-
- private:
   /// A thread's units: one in every kStep-th line.
-  template <int kUnits>
+  template <int kUnits, int kLines>
   struct Walk {
     static constexpr int kStep = C::kThreads / kUnits;
+    // Of those lines, if they lie along the free axis.
+    static constexpr int kGranules =
+        kStep > kGranule ? (kLines + kStep - 1) / kStep : (kLines + kGranule - 1) / kGranule;
     static_assert(C::kThreads % kUnits == 0);
     static_assert(kGranule % kStep == 0 || kStep % kGranule == 0);
     __device__ __forceinline__ static int unit() {
@@ -72,7 +27,74 @@ class OperandLoader {
       return static_cast<int>(threadIdx.x) / kUnits;
     }
   };
+  using ByK = Walk<C::kTileK / 8, kFree>;
+  using ByFree = Walk<kFree / 8, C::kTileK>;
+  static constexpr int kMostGranules = kMajor == Major::k ? 1 : ByFree::kGranules;
 
+ public:
+  /// `first`: of the tile's rows or columns, at k 0 (of its block); `count` of them are there.
+  __device__ __forceinline__ OperandLoader(const Operand& operand, const void* first,
+                                           std::int32_t count)
+      : operand_(operand), count_(count), from_(static_cast<const char*>(first)) {
+    if (!operand.vectors) return;
+    if (by_k()) {
+      from_ += 2 * (ByK::unit() % 2 * 8 + ByK::line() * operand.free_stride);
+    } else {
+      from_ += 2 * (ByFree::unit() * 8 + ByFree::line() % kGranule * operand.k_stride);
+    }
+  }
+
+  /// Where a thread's units lie: read some time before they are copied.
+  struct Places {
+    std::int64_t at[kMostGranules];
+  };
+  /// `places`: of the tile's granules, every second number, in bytes.
+  __device__ __forceinline__ Places look(const std::int64_t* places) const {
+    Places found;
+    if (by_k()) {
+      found.at[0] = places[ByK::unit() / 2 * 2];
+    } else {
+#pragma unroll
+      for (int i = 0; i < ByFree::kGranules; ++i) {
+        found.at[i] = places[(i * (ByFree::kStep > kGranule ? ByFree::kStep / kGranule : 1) +
+                              ByFree::line() / kGranule) * 2];
+      }
+    }
+    return found;
+  }
+
+  /// `k_left`: of k, from the tile on.
+  __device__ __forceinline__ void copy(std::uint32_t to, const std::int64_t* places,
+                                       const Places& found, std::int32_t k_left) const {
+    if (kMajor == Major::any && !operand_.vectors) {
+      copy_by_element(to, places, k_left);
+    } else if (by_k()) {
+      const int bytes = 2 * clamp_to_unit(k_left - 8 * ByK::unit());
+      const char* from = from_ + found.at[0];
+      to += ByK::line() * line_bytes(C::kTileK) + ByK::unit() * 16;
+#pragma unroll
+      for (int line = 0; line < kFree; line += ByK::kStep) {
+        if (kFree % ByK::kStep != 0 && ByK::line() + line >= kFree) break;
+        copy_async(to + line * line_bytes(C::kTileK), from,
+                   ByK::line() + line < count_ ? bytes : 0);
+        from += 2 * ByK::kStep * operand_.free_stride;
+      }
+    } else {
+      const int bytes = 2 * clamp_to_unit(count_ - 8 * ByFree::unit());
+      to += ByFree::line() * line_bytes(kFree) + ByFree::unit() * 16;
+#pragma unroll
+      for (int line = 0; line < C::kTileK; line += ByFree::kStep) {
+        if (C::kTileK % ByFree::kStep != 0 && ByFree::line() + line >= C::kTileK) break;
+        constexpr int kPerGranule = ByFree::kStep > kGranule ? ByFree::kStep : kGranule;
+        const char* from = from_ + found.at[line / kPerGranule] +
+                           2 * (line % kGranule) * operand_.k_stride;
+        copy_async(to + line * line_bytes(kFree), from,
+                   ByFree::line() + line < k_left ? bytes : 0);
+      }
+    }
+  }
+
+ private:
   __device__ __forceinline__ bool by_k() const {
     return kMajor == Major::any ? operand_.k_inner : kMajor == Major::k;
   }
@@ -81,7 +103,7 @@ class OperandLoader {
   }
 
   /// Any strides.
-  __device__ __forceinline__ void load_by_element(std::uint32_t to, const std::int64_t* places,
+  __device__ __forceinline__ void copy_by_element(std::uint32_t to, const std::int64_t* places,
                                                   std::int32_t k_left) const {
     constexpr int kUnits = C::kTileK / 8;
 #pragma unroll 1

@@ -11,7 +11,7 @@ struct GranulePlace {
 };
 
 struct QueueStorage {
-  GranulePlace granules[kQueueGranules + 8];  // those past the end are looked at, and not used
+  GranulePlace granules[kQueueGranules + 16];  // those past the end are looked at, and not used
   std::int32_t in_warp[32];
 };
 

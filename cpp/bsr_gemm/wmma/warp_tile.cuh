@@ -57,10 +57,12 @@ class WarpTile {
     }
   }
 
-  /// Adds the product of a set.
-  __device__ __forceinline__ void multiply(int set) {
+  /// Adds the product of a set; between its parts, between(0), between(1), ... are called.
+  template <class Fn>
+  __device__ __forceinline__ void multiply(int set, const Fn& between) {
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
+      if (i > 0) between(i - 1);
 #pragma unroll
       for (int j = 0; j < kColTiles; ++j) {
         mma<Element>(sums_[i][j], a_[set][i], b_[set][j / 2][j % 2 * 2],
@@ -86,6 +88,8 @@ class WarpTile {
                static_cast<const Element*>(p.c.data) + c_at);
     }
   }
+
+  static constexpr int kParts = C::kWarpRows / 16;
 
  private:
   static constexpr int kRowTiles = C::kWarpRows / 16;
