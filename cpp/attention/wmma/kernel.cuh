@@ -5,40 +5,15 @@
 
 namespace sparsek::attn::wmma {
 
-/// Which q tile a CTA computes.
-template <class C>
-__device__ __forceinline__ Work work_of(const Params& p, std::int32_t place) {
-  std::int32_t q_tile;
-  std::int32_t head;  // of all batches
-  if (p.section == 0) {
-    q_tile = place % p.num_q_tiles;
-    head = place / p.num_q_tiles;
-  } else {
-    const std::int32_t first = place / (p.section * p.num_q_tiles) * p.section;
-    const std::int32_t heads = min(p.section, p.all_heads - first);
-    const std::int32_t within = place - first * p.num_q_tiles;
-    q_tile = p.num_q_tiles - 1 - within / heads;
-    head = first + within % heads;
-  }
-  const std::int32_t block = q_tile / p.tiles_in_block;
-  Work work;
-  work.q_begin = block * p.q_block + q_tile % p.tiles_in_block * C::kTileQ;
-  work.q_end = min(p.q_len, min(block * p.q_block + p.q_block, work.q_begin + C::kTileQ));
-  work.head = head % p.num_heads;
-  work.batch = head / p.num_heads;
-  return work;
-}
-
 /// The keys of a q tile without a list.
 template <class Element, class C>
-__device__ __forceinline__ void visit_range(const Params& params, const Work& work,
-                                            Storage<C>& storage, const RowLoader<C>& k,
-                                            const RowLoader<C>& v, WarpTile<Element, C>& rows) {
-  const KeyRange visible = visible_keys(params.band, work.q_begin, work.q_end);
+__device__ __forceinline__ void visit_range(const Params& params, Storage<C>& storage,
+                                            WarpTile<Element, C>& rows) {
+  const KeyRange visible = visible_keys(params.band, storage.work.q_begin, storage.work.q_end);
   const auto load = [&](std::int32_t key, int stage) {
     const auto place_of = [&](int row) { return key + row; };
-    k.template load<C::kTileKv>(storage.k[stage], visible.end, place_of);
-    v.template load<C::kTileKv>(storage.v[stage], visible.end, place_of);
+    load_rows<C, C::kTileKv>(params.k, storage.k_rows, storage.k[stage], visible.end, place_of, place_of);
+    load_rows<C, C::kTileKv>(params.v, storage.v_rows, storage.v[stage], visible.end, place_of, place_of);
   };
   load(visible.begin, 0);
   int stage = 0;
@@ -54,41 +29,56 @@ __device__ __forceinline__ void visit_range(const Params& params, const Work& wo
 
 /// The keys of a q tile's list. The first warp reads it, some tiles ahead.
 template <class Element, class C>
-__device__ __forceinline__ void visit_list(const Params& params, const Work& work,
-                                           Storage<C>& storage, const RowLoader<C>& k,
-                                           const RowLoader<C>& v, WarpTile<Element, C>& rows) {
+__device__ __forceinline__ void visit_list(const Params& params, Storage<C>& storage,
+                                           WarpTile<Element, C>& rows) {
   NoteWriter<C> writer(params, storage.notes);
   const auto write = [&](int first) {
-    writer.write(first, visible_keys(params.band, work.q_begin, work.q_end));
+    writer.write(first, visible_keys(params.band, storage.work.q_begin, storage.work.q_end));
   };
-  const auto load = [&](int tile, int stage) {
-    // All are read before the first copy, behind which the compiler would not look ahead.
-    std::int32_t keys[C::kGranules];
+  // The keys of all granules are read before the first copy, behind which the compiler would not
+  // look ahead.
+  struct Keys {
+    std::int32_t at[C::kGranules];
+  };
+  const auto keys_of = [&](int tile) {
+    Keys keys;
 #pragma unroll
-    for (int g = 0; g < C::kGranules; ++g) keys[g] = storage.notes.granules_of(tile)[g].key;
-    const auto place_of = [&](int row) { return keys[row / kGranule] + row % kGranule; };
-    const auto end = static_cast<std::uint32_t>(params.band.kv_len);
-    k.template load<C::kTileKv>(storage.k[stage], end, place_of);
-    v.template load<C::kTileKv>(storage.v[stage], end, place_of);
+    for (int g = 0; g < C::kGranules; ++g) keys.at[g] = storage.notes.granules_of(tile)[g].key;
+    return keys;
   };
+  const auto load = [&](int tile, const Keys& keys, int stage) {
+    const auto place_of = [&](int row) { return keys.at[row / kGranule] + row % kGranule; };
+    const auto place_of_any = [&](int row) {
+      return storage.notes.granules_of(tile)[row / kGranule].key + row % kGranule;
+    };
+    const auto end = static_cast<std::uint32_t>(params.band.kv_len);
+    load_rows<C, C::kTileKv>(params.k, storage.k_rows, storage.k[stage], end, place_of,
+                             place_of_any);
+    load_rows<C, C::kTileKv>(params.v, storage.v_rows, storage.v[stage], end, place_of,
+                             place_of_any);
+  };
+  constexpr int kBatch = Notes<C>::kBatch;
+  static_assert(kBatch >= 2);
   if (threadIdx.x < 32) {
+    const Work& work = storage.work;
     writer.begin(list_range(params.mask, list_number(params.mask, work.batch, work.head,
                                                      work.q_begin / params.q_block)));
     write(0);
   }
   __syncthreads();
   if (!storage.notes[0].exists) return;
-  load(0, 0);
+  load(0, keys_of(0), 0);
   for (int tile = 0, stage = 0;; ++tile, stage ^= 1) {
+    const TileNote note = storage.notes[tile];
+    const bool more = storage.notes[tile + 1].exists;
+    const Keys next_keys = keys_of(tile + 1);
+    // A barrier before the first of the batch is looked at.
+    if (threadIdx.x < 32 && tile % kBatch == kBatch - 2) write(tile + 2);
     wait_all_copies();
-    // Before the loads of the tile after the next one.
-    if (threadIdx.x < 32 && tile % Notes<C>::kBatch == Notes<C>::kBatch - 1) write(tile + 1);
     __syncthreads();  // the tile is there, and everybody is done with the one before
     if (tile == 0) rows.begin();
-    const bool more = storage.notes[tile + 1].exists;
-    if (more) load(tile + 1, stage ^ 1);
-    rows.list_tile(storage.k[stage], storage.v[stage], storage.notes[tile],
-                   storage.notes.granules_of(tile));
+    if (more) load(tile + 1, next_keys, stage ^ 1);
+    rows.list_tile(storage.k[stage], storage.v[stage], note, storage.notes.granules_of(tile));
     if (!more) break;
   }
 }
@@ -113,21 +103,28 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
   const Work work = work_of<C>(params, static_cast<std::int32_t>(blockIdx.x));
   if (work.q_begin >= work.q_end) return;
 
-  const RowLoader<C> q(params.q, work.batch, work.head);
-  q.template load<C::kTileQ>(storage.q, work.q_end, [&](int row) { return work.q_begin + row; });
+  const auto rows_of = [&](const Input& input, std::int64_t head) {
+    return static_cast<const char*>(input.data) +
+           2 * (work.batch * input.batch_stride + head * input.head_stride);
+  };
+  if (threadIdx.x == 0) {
+    storage.k_rows = rows_of(params.k, work.head / params.group);
+    storage.v_rows = rows_of(params.v, work.head / params.group);
+    storage.work = work;
+  }
+  const auto query_of = [&](int row) { return work.q_begin + row; };
+  load_rows<C, C::kTileQ>(params.q, rows_of(params.q, work.head), storage.q, work.q_end, query_of,
+                          query_of);
   if (params.negate_q) negate(storage);
-  const std::int32_t kv_head = work.head / params.group;
-  const RowLoader<C> k(params.k, work.batch, kv_head);
-  const RowLoader<C> v(params.v, work.batch, kv_head);
   WarpTile<Element, C> rows(params, work, storage.q);
+  __syncthreads();
   if (params.lists) {
-    visit_list(params, work, storage, k, v, rows);
+    visit_list(params, storage, rows);
   } else {
-    visit_range(params, work, storage, k, v, rows);
+    visit_range(params, storage, rows);
   }
   wait_all_copies();  // also where no key was seen: a CTA must not end with copies on their way
-  // Found once more, which costs less than registers that hold it through the loop.
-  rows.store(work_of<C>(params, static_cast<std::int32_t>(blockIdx.x)));
+  rows.store(storage.work);
 }
 
 }  // namespace sparsek::attn::wmma

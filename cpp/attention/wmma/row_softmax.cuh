@@ -33,7 +33,6 @@ class RowSoftmax {
       const float factor =
           max_[r] == -INFINITY ? 1.0f : ptx::exp2_approx((max_[r] - max) * scale_log2);
       max_[r] = max;
-      offset_[r] = max == -INFINITY ? 0.0f : max * scale_log2;
       sum_[r] *= factor;
 #pragma unroll
       for (int j = 0; j < kOutTiles; ++j) {
@@ -46,11 +45,12 @@ class RowSoftmax {
   /// Turns scores into weights.
   template <int kTiles>
   __device__ __forceinline__ void exponentials(float (&scores)[kTiles][4], float scale_log2) {
+    const float offset[2] = {offset_of(0, scale_log2), offset_of(1, scale_log2)};
 #pragma unroll
     for (int j = 0; j < kTiles; ++j) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        scores[j][i] = ptx::exp2_approx(fmaf(scores[j][i], scale_log2, -offset_[i / 2]));
+        scores[j][i] = ptx::exp2_approx(fmaf(scores[j][i], scale_log2, -offset[i / 2]));
         sum_[i / 2] += scores[j][i];
       }
     }
@@ -68,12 +68,16 @@ class RowSoftmax {
   __device__ __forceinline__ float inverse_sum(int r) const {
     return max_[r] == -INFINITY ? 0.0f : 1.0f / sum_[r];
   }
-  __device__ __forceinline__ float lse(int r) const {
+  __device__ __forceinline__ float lse(int r, float scale_log2) const {
     constexpr float kLn2 = 0.6931471805599453f;
-    return max_[r] == -INFINITY ? -INFINITY : offset_[r] * kLn2 + logf(sum_[r]);
+    return max_[r] == -INFINITY ? -INFINITY : max_[r] * scale_log2 * kLn2 + logf(sum_[r]);
   }
 
  private:
+  __device__ __forceinline__ float offset_of(int r, float scale_log2) const {
+    return max_[r] == -INFINITY ? 0.0f : max_[r] * scale_log2;
+  }
+
   template <int kTiles>
   __device__ __forceinline__ static float maximum(const float (&scores)[kTiles][4], int r) {
     float max[2] = {scores[0][2 * r], scores[0][2 * r + 1]};  // chains that need not wait
@@ -86,7 +90,6 @@ class RowSoftmax {
   }
 
   float max_[2] = {-INFINITY, -INFINITY};
-  float offset_[2] = {0, 0};  // max_, times scale_log2
   float sum_[2] = {0, 0};
 };
 

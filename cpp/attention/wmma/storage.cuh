@@ -1,6 +1,7 @@
 #pragma once
 
 #include "attention/wmma/notes.cuh"
+#include "attention/wmma/work.cuh"
 
 namespace sparsek::attn::wmma {
 
@@ -11,6 +12,10 @@ struct Storage {
   alignas(128) unsigned char k[C::kStages][C::kTileBytes];
   alignas(128) unsigned char v[C::kStages][C::kTileBytes];
   Notes<C> notes;
+  // What all threads need now and then: registers are scarce.
+  const char* k_rows;  // of the CTA's batch and head
+  const char* v_rows;
+  Work work;
 };
 
 }  // namespace sparsek::attn::wmma

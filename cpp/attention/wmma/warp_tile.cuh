@@ -8,14 +8,6 @@
 
 namespace sparsek::attn::wmma {
 
-/// The q tile of a CTA.
-struct Work {
-  std::int32_t q_begin = 0;
-  std::int32_t q_end = 0;
-  std::int32_t head = 0;
-  std::int32_t batch = 0;
-};
-
 /// The rows of a warp: their scores against a step of keys, softmax, and output.
 template <class Element, class C>
 class WarpTile {
@@ -135,7 +127,7 @@ class WarpTile {
   template <class GranuleOf>
   __device__ __forceinline__ void multiply(const unsigned char* k, const unsigned char* v,
                                            bool masked, const GranuleOf& granule_of) {
-#pragma unroll 1
+#pragma unroll
     for (int column = 0; column < C::kTileKv; column += C::kStep) {
       Scores scores;
       multiply_q_k(k, column, scores);
@@ -243,7 +235,7 @@ class WarpTile {
     const auto at = [&](int i) { return output_[m][i / 4][i % 4]; };
     write_row<Element, C::kHeadDim, r>(params_.out, params_.lse, work.batch, work.head, query,
                                        inside, at, softmax_[m].inverse_sum(r),
-                                       softmax_[m].lse(r));
+                                       softmax_[m].lse(r, params_.scale_log2));
   }
 
   const Params& params_;
