@@ -33,6 +33,7 @@ STYLE = {
 LOOKS = {
     "sparsek/sm90_unfused": ("#0072B2", "o"),
     "sparsek/sm90": ("#332288", "o"),
+    "sparsek/wmma": ("#6699CC", "o"),
     "sparsek/simt": ("#56B4E9", "o"),
     "sparsek/cpu": ("#0072B2", "o"),
     "torch/sdpa-cudnn": ("#D55E00", "s"),

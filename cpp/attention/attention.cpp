@@ -55,4 +55,19 @@ std::string attention_backend(const AttentionArgs& args) {
 
 std::vector<BackendStatus> attention_backends() { return backend_statuses(attn::backends()); }
 
+std::vector<std::string> attention_backends_by_gpu() {
+  std::vector<std::string> names;
+  for (const DeviceInfo& info : cuda_devices().infos) {
+    Problem problem;
+    problem.batch = problem.num_q_heads = problem.num_kv_heads = 1;
+    problem.q_len = problem.kv_len = 1024;
+    problem.head_dim = problem.value_dim = 128;
+    problem.device = info;
+    problem.scale = 1;
+    problem.band = attn::make_band(1024, 1024, false, std::nullopt, std::nullopt);
+    names.push_back(first_that_takes(attn::backends(), problem));
+  }
+  return names;
+}
+
 }  // namespace sparsek

@@ -5,6 +5,7 @@ namespace sparsek::attn {
 const std::vector<AttentionBackend>& backends() {
   static const std::vector<AttentionBackend> table = {
       sm90::backend(),
+      wmma::backend(),
       sm90_unfused::backend(),
       cpu::backend(),
   };

@@ -12,6 +12,9 @@ using AttentionBackend = Backend<Problem, AttentionArgs>;
 namespace sm90 {
 AttentionBackend backend();
 }
+namespace wmma {
+AttentionBackend backend();
+}
 namespace sm90_unfused {
 AttentionBackend backend();
 }

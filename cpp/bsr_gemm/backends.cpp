@@ -5,6 +5,7 @@ namespace sparsek::bsr {
 const std::vector<BsrGemmBackend>& backends() {
   static const std::vector<BsrGemmBackend> table = {
       sm90::backend(),
+      wmma::backend(),
       simt::backend(),
       cpu::backend(),
   };

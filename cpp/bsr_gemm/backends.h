@@ -15,6 +15,9 @@ BsrGemmBackend backend();
 std::size_t bytes_of_plan(const BsrMatrixView& matrix, OperandSide side);
 void fill_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, void* stream);
 }  // namespace sm90
+namespace wmma {
+BsrGemmBackend backend();
+}
 namespace simt {
 BsrGemmBackend backend();
 }

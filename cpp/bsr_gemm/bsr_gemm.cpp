@@ -34,4 +34,19 @@ std::string bsr_gemm_backend(const BsrGemmArgs& args) {
 
 std::vector<BackendStatus> bsr_gemm_backends() { return backend_statuses(bsr::backends()); }
 
+std::vector<std::string> bsr_gemm_backends_by_gpu() {
+  std::vector<std::string> names;
+  for (const DeviceInfo& info : cuda_devices().infos) {
+    bsr::Problem problem;
+    problem.m = problem.n = problem.k = 1024;
+    problem.a_block = {64, 64};
+    problem.a_access = {2, 16};
+    problem.b_access = problem.out_access = {1, 16};
+    problem.a_planned = true;
+    problem.device = info;
+    names.push_back(first_that_takes(bsr::backends(), problem));
+  }
+  return names;
+}
+
 }  // namespace sparsek

@@ -61,4 +61,14 @@ const Backend<Problem, Args>& select_backend(const char* operation,
   fail(ErrorKind::unsupported, operation, ": no backend takes ", to_string(problem), reasons);
 }
 
+/// The first backend that takes the problem, by name; empty when none does.
+template <class Problem, class Args>
+std::string first_that_takes(const std::vector<Backend<Problem, Args>>& table,
+                             const Problem& problem) {
+  for (const auto& backend : table) {
+    if (!backend.supports(problem) && !backend.available()) return backend.name;
+  }
+  return {};
+}
+
 }  // namespace sparsek

@@ -62,4 +62,8 @@ std::string attention_backend(const AttentionArgs& args);
 /// The backend table in order of preference, as seen on this machine.
 std::vector<BackendStatus> attention_backends();
 
+/// For each GPU of list_gpus(), the backend that float16 attention without weights gets there;
+/// empty where none takes it.
+std::vector<std::string> attention_backends_by_gpu();
+
 }  // namespace sparsek

@@ -39,13 +39,17 @@ void bind_system(nb::module_& module) {
   module.def(
       "gpus",
       [] {
-        std::vector<std::tuple<int, std::string, int>> gpus;
+        std::vector<std::tuple<int, std::string, int, std::string, std::string>> gpus;
+        const auto attention = attention_backends_by_gpu(), products = bsr_gemm_backends_by_gpu();
         for (const GpuInfo& gpu : list_gpus()) {
-          gpus.emplace_back(gpu.index, gpu.name, gpu.compute_capability);
+          const std::size_t place = gpus.size();
+          gpus.emplace_back(gpu.index, gpu.name, gpu.compute_capability, attention[place],
+                            products[place]);
         }
         return gpus;
       },
-      "(index, name, compute capability) of each GPU that the driver shows.");
+      "(index, name, compute capability, attention backend, bsr_gemm backend) of each GPU that the "
+      "driver shows.");
   module.def(
       "synchronize",
       [](std::uintptr_t stream) {

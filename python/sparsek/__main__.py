@@ -22,7 +22,7 @@ def _version(package: str) -> str:
 
 
 def info() -> None:
-    """Prints versions, GPUs, and each backend with the reason why it is not available."""
+    """Prints versions, GPUs and what serves each, and every backend with the reason why it is not available."""
     cuda = _core.cuda_build_version()
     built = f"CUDA {cuda // 1000}.{cuda % 1000 // 10}" if cuda else "CPU only"
     print(f"sparsek {sparsek.__version__} ({built}), Python {platform.python_version()}, {platform.machine()}")
@@ -30,8 +30,9 @@ def info() -> None:
     print(f"CPU threads: {sparsek.num_threads()}")
     gpus = _core.gpus()
     print("GPUs:" if gpus else "GPUs: none")
-    for index, name, capability in gpus:
-        print(f"  cuda:{index}  {name}, sm_{capability}")
+    for index, name, capability, *served in gpus:
+        attention, bsr_gemm = (backend or "no backend" for backend in served)
+        print(f"  cuda:{index}  {name}, sm_{capability}; served by: attention {attention}, bsr_gemm {bsr_gemm}")
     print("backends, in order of preference:")
     for row in sparsek.backends():
         state = "available" if row.available else f"not available: {row.reason}"

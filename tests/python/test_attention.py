@@ -18,10 +18,12 @@ BACKENDS = [
     pytest.param("cpu", torch.bfloat16, id="cpu-bfloat16"),
     pytest.param("sm90", torch.float16, id="sm90-float16", marks=pytest.mark.gpu),
     pytest.param("sm90", torch.bfloat16, id="sm90-bfloat16", marks=pytest.mark.gpu),
+    pytest.param("wmma", torch.float16, id="wmma-float16", marks=pytest.mark.gpu),
+    pytest.param("wmma", torch.bfloat16, id="wmma-bfloat16", marks=pytest.mark.gpu),
     pytest.param("sm90_unfused", torch.float16, id="sm90_unfused-float16", marks=pytest.mark.gpu),
     pytest.param("sm90_unfused", torch.bfloat16, id="sm90_unfused-bfloat16", marks=pytest.mark.gpu),
 ]
-ON_GPU = [pytest.param(name, marks=pytest.mark.gpu) for name in ("sm90", "sm90_unfused")]
+ON_GPU = [pytest.param(name, marks=pytest.mark.gpu) for name in ("sm90", "wmma", "sm90_unfused")]
 
 
 def device_of(backend: str) -> str:
@@ -34,6 +36,8 @@ def reasons_to_decline(backend: str, case: Case, mask: BlockMask | None) -> list
     if backend == "sm90_unfused" and odd_rows:
         return [r"(head_dim|value_dim) is \d+"]
     reasons = []
+    if backend == "wmma" and mask is not None and mask.kv_block % 16:
+        reasons.append(r"mask blocks are \d+ x \d+")
     if backend == "sm90":
         if odd_rows:
             reasons.append(r"has rows at multiples of \d+ bytes, expected 16")
@@ -45,7 +49,7 @@ def reasons_to_decline(backend: str, case: Case, mask: BlockMask | None) -> list
 
 
 def has_weights(backend: str) -> bool:
-    return backend != "sm90"
+    return backend not in ("sm90", "wmma")
 
 
 def run_case(case: Case, backend: str, dtype: torch.dtype, rng) -> None:
@@ -141,7 +145,7 @@ def test_random_case_on_cpu(case, dtype, rng):
 
 @pytest.mark.gpu
 @RANDOM
-@pytest.mark.parametrize("backend", ["sm90", "sm90_unfused"])
+@pytest.mark.parametrize("backend", ["sm90", "wmma", "sm90_unfused"])
 @given(
     case=random_cases(st.integers(1, 32).map(lambda n: 8 * n)),
     dtype=st.sampled_from([torch.float16, torch.bfloat16]),

@@ -51,7 +51,7 @@ def test_head_dim_too_large_lists_every_backends_reason():
         ({"window": (-1, 0)}, ValueError, r"window: expected left and right >= 0, got \(-1, 0\)"),
         ({"window": (1.5, 0)}, TypeError, r"window: expected integers or None"),
         ({"scale": float("nan")}, ValueError, r"scale: expected a finite number, got nan"),
-        ({"backend": "fast"}, ValueError, r'backend: expected one of sm90, sm90_unfused, cpu, got "fast"'),
+        ({"backend": "fast"}, ValueError, r'backend: expected one of sm90, wmma, sm90_unfused, cpu, got "fast"'),
         ({"mask": np.ones((8, 10), bool)}, TypeError, r"mask: expected a sparsek.BlockMask.*ndarray"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the fused Hopper kernel could get wrong and the shared cases do not reach."""
+"""What the fused GPU kernels, sm90 and wmma, could get wrong and the shared cases do not reach."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from test_attention import run_case
 from sparsek import BlockMask, attention
 
 pytestmark = pytest.mark.gpu
+on_each = pytest.mark.parametrize("backend", ["sm90", "wmma"])
 
 LENGTHS = [(1, 1), (1, 799), (113, 203), (239, 1), (1023, 1024), (4224, 4224), (8192, 128), (64, 177), (193, 353)]
 MASKS = {
@@ -69,13 +70,32 @@ def test_mask(mask, head_dims, band, dtype, rng):
     run_case(case, "sm90", dtype, rng)
 
 
+@pytest.mark.parametrize("band", ["all", "causal", "window"])
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+@pytest.mark.parametrize("mask", [*MASKS, "any q block"])
+def test_mask_wmma(mask, head_dim, band, rng):
+    case = Case(
+        mask,
+        500,
+        620,
+        batch=1,
+        kv_heads=int(rng.choice([1, 2, 4])),
+        head_dim=head_dim,
+        mask=MASKS.get(mask) or random_blocks(int(rng.integers(1, 100)), 32, 0.3, partial=True),
+        causal=band == "causal",
+        window=(150, 40) if band == "window" else None,
+    )
+    run_case(case, "wmma", torch.float16 if rng.random() < 0.5 else torch.bfloat16, rng)
+
+
 def lists(rng, counts, num_blocks, width):
     """Padded lists of those lengths: (1, heads, q blocks, width) indices."""
     order = rng.random((*counts.shape, num_blocks)).argsort(axis=-1)[..., :width]
     return np.ascontiguousarray(order.astype(np.int32))
 
 
-def test_one_long_list_among_short_ones(rng):
+@on_each
+def test_one_long_list_among_short_ones(backend, rng):
     """More q tiles than the chip holds at once, so that they are ordered by length."""
     heads, length = 24, 4096
     counts = rng.integers(0, 3, (1, heads, length // 128), dtype=np.int32)
@@ -91,17 +111,18 @@ def test_one_long_list_among_short_ones(rng):
         q_block=128,
         kv_block=128,
     )
-    out, lse = attention(q, k, v, mask=mask, return_lse=True, backend="sm90")
+    out, lse = attention(q, k, v, mask=mask, return_lse=True, backend=backend)
     dense = mask.to_dense()
     for head in (3, 20, 23):
         only = slice(head, head + 1)
         allowed = torch.from_numpy(dense[:, only]).cuda()
         check(q[:, :, only], k[:, :, only], v[:, :, only], allowed, out[:, :, only], lse[:, only])
-    again = attention(q, k, v, mask=mask, backend="sm90")
+    again = attention(q, k, v, mask=mask, backend=backend)
     assert torch.equal(out, again)
 
 
-def test_garbage_in_lists_is_absent(rng):
+@on_each
+def test_garbage_in_lists_is_absent(backend, rng):
     length, block = 1024, 64
     counts = np.full((1, 2, length // block), 9, np.int32)
     indices = lists(rng, counts, length // block, 9)
@@ -124,12 +145,13 @@ def test_garbage_in_lists_is_absent(rng):
         kv_block=block,
         check=False,
     )
-    out, lse = attention(q, k, v, mask=mask, return_lse=True, backend="sm90")
+    out, lse = attention(q, k, v, mask=mask, return_lse=True, backend=backend)
     pairs = torch.from_numpy(allowed.repeat(block, 2).repeat(block, 3)).cuda()
     check(q, k, v, pairs, out, lse)
 
 
-def test_graph_replay_sees_changed_inputs_and_lists(rng):
+@on_each
+def test_graph_replay_sees_changed_inputs_and_lists(backend, rng):
     length, block, heads = 4096, 128, 8
     shape = (1, heads, length // block)
     counts = torch.from_numpy(rng.integers(0, 6, shape, dtype=np.int32)).cuda()
@@ -137,10 +159,10 @@ def test_graph_replay_sees_changed_inputs_and_lists(rng):
     q, k, v = (normal(rng, 1, length, heads, 64) for _ in range(3))
     mask = BlockMask.from_indices(indices, counts, q_len=length, kv_len=length, q_block=block, kv_block=block)
     out = torch.empty_like(q)
-    attention(q, k, v, mask=mask, out=out, backend="sm90")
+    attention(q, k, v, mask=mask, out=out, backend=backend)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        attention(q, k, v, mask=mask, out=out, backend="sm90")
+        attention(q, k, v, mask=mask, out=out, backend=backend)
     for _ in range(3):
         for array in (q, k, v):
             array.copy_(normal(rng, *array.shape))
@@ -148,7 +170,7 @@ def test_graph_replay_sees_changed_inputs_and_lists(rng):
         indices.copy_(torch.from_numpy(lists(rng, np.empty(shape), length // block, 6)))
         out.fill_(float("nan"))
         graph.replay()
-        assert torch.equal(out, attention(q, k, v, mask=mask, backend="sm90"))
+        assert torch.equal(out, attention(q, k, v, mask=mask, backend=backend))
         only = slice(2, 3)
         allowed = torch.zeros(length // block, length // block, dtype=torch.bool)
         for row in range(length // block):
@@ -157,14 +179,15 @@ def test_graph_replay_sees_changed_inputs_and_lists(rng):
         check(q[:, :, only], k[:, :, only], v[:, :, only], pairs, out[:, :, only])
 
 
-def test_many_streams_and_threads(rng):
+@on_each
+def test_many_streams_and_threads(backend, rng):
     problems = []
     for i in range(8):
         q, k, v = (normal(rng, 1, 700 + 64 * i, 4, 64) for _ in range(3))
         length = q.shape[1]
         mask = padded_lists(64, 64, 5)(Case("stream", length, length, batch=1), rng).to(q) if i % 2 else None
         problems.append((q, k, v, mask))
-    expected = [attention(q, k, v, mask=mask, backend="sm90") for q, k, v, mask in problems]
+    expected = [attention(q, k, v, mask=mask, backend=backend) for q, k, v, mask in problems]
     torch.cuda.synchronize()
     failures = []
 
@@ -173,7 +196,7 @@ def test_many_streams_and_threads(rng):
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             for _ in range(30):
-                out = attention(q, k, v, mask=mask, backend="sm90")
+                out = attention(q, k, v, mask=mask, backend=backend)
             stream.synchronize()
         if not torch.equal(out, expected[index]):
             failures.append(index)
@@ -197,14 +220,15 @@ def spot_check(q, k, v, out, rows, keys_of):
         assert error < 2e-3, (batch, head, row, error)
 
 
-def test_long_context_and_offsets_beyond_32_bits():
+@on_each
+def test_long_context_and_offsets_beyond_32_bits(backend):
     length, heads, dim, window = 524288, 32, 128, 1000
     generator = torch.Generator("cuda").manual_seed(7)
     q = torch.randn(1, length, heads, dim, dtype=torch.float16, device="cuda", generator=generator)
     k, v = (torch.randn(1, length, 2, dim, dtype=torch.float16, device="cuda", generator=generator) for _ in range(2))
     assert q.numel() >= 2**31
     out = torch.full_like(q, float("nan"))
-    attention(q, k, v, window=(window, 0), out=out, backend="sm90")
+    attention(q, k, v, window=(window, 0), out=out, backend=backend)
     rows = [(0, 0, 0), (0, 31, length - 1), (0, 17, 262144), (0, 31, 500000), (0, 5, 999)]
     spot_check(q, k, v, out, rows, lambda head, row: torch.arange(max(0, row - window), row + 1, device="cuda"))
     assert torch.isfinite(out[0, ::4099]).all()
@@ -214,7 +238,7 @@ def test_long_context_and_offsets_beyond_32_bits():
     indices = indices // 4 * 4 + torch.arange(4, dtype=torch.int32, device="cuda")  # no block twice in a list
     mask = BlockMask.from_indices(indices, q_len=length, kv_len=length, q_block=128, kv_block=128)
     out.fill_(float("nan"))
-    attention(q, k, v, mask=mask, out=out, backend="sm90")
+    attention(q, k, v, mask=mask, out=out, backend=backend)
 
     def listed(head, row):
         blocks = indices[0, head, row // 128].long()
@@ -223,10 +247,11 @@ def test_long_context_and_offsets_beyond_32_bits():
     spot_check(q, k, v, out, rows, listed)
 
 
-def test_more_heads_than_a_grid_axis(rng):
+@on_each
+def test_more_heads_than_a_grid_axis(backend, rng):
     batch, heads = 2, 40000
     q, k, v = (normal(rng, batch, 3, heads, 64) for _ in range(3))
-    out = attention(q, k, v, causal=True, backend="sm90")
+    out = attention(q, k, v, causal=True, backend=backend)
     rows = [(0, 0, 0), (1, 39999, 2), (0, 33000, 1)]
     spot_check(q, k, v, out, rows, lambda head, row: torch.arange(row + 1, device="cuda"))
 
@@ -236,9 +261,10 @@ def test_it_is_the_default(rng):
     assert torch.equal(attention(q, k, v), attention(q, k, v, backend="sm90"))
 
 
+@on_each
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("shape", ["below zero", "rising", "falling", "one high key"])
-def test_where_a_row_has_its_maximum(shape, masked, rng):
+def test_where_a_row_has_its_maximum(shape, masked, backend, rng):
     """A row's maximum follows the scores late, and tiles without a higher one take a short cut."""
     length, heads, head_dim = 1024, 2, 64
     q, k, v = (normal(rng, 1, length, heads, head_dim) for _ in range(3))
@@ -258,11 +284,12 @@ def test_where_a_row_has_its_maximum(shape, masked, rng):
         indices = np.broadcast_to(np.arange(3, 16, dtype=np.int32), (1, heads, 8, 13))
         mask = BlockMask.from_indices(torch.from_numpy(indices.copy()).cuda(), None, **lengths)
         allowed[..., : 3 * 64] = False
-    out, lse = attention(q, k, v, mask=mask, return_lse=True, backend="sm90")
+    out, lse = attention(q, k, v, mask=mask, return_lse=True, backend=backend)
     check(q, k, v, allowed, out, lse)
 
 
-def test_memory_beyond_the_output_is_the_order_of_the_tiles(rng):
+@on_each
+def test_memory_beyond_the_output_is_the_order_of_the_tiles(backend, rng):
     length, block, heads = 16384, 128, 32
     shape = (1, heads, length // block)
     counts = torch.from_numpy(rng.integers(0, 9, shape, dtype=np.int32)).cuda()
@@ -274,18 +301,19 @@ def test_memory_beyond_the_output_is_the_order_of_the_tiles(rng):
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        attention(q, k, v, mask=listed, causal=causal, out=out, backend="sm90")
+        attention(q, k, v, mask=listed, causal=causal, out=out, backend=backend)
         extra = torch.cuda.max_memory_allocated() - before
         wanted = 4 * counts.numel() + 1024 if listed else 512 if causal else 0
         assert extra <= wanted, extra
 
 
-def test_narrow_values_are_written_alone(rng):
+@on_each
+def test_narrow_values_are_written_alone(backend, rng):
     """A value dim of no multiple of 8 in rows of 16 bytes: its neighbours stay as they are."""
     q, k = (normal(rng, 1, 70, 2, 64) for _ in range(2))
     wide = normal(rng, 1, 70, 2, 32)
     v = wide[..., :21]
     store = torch.full((1, 70, 2, 32), 7.0, dtype=torch.float16, device="cuda")
-    out = attention(q, k, v, out=store[..., :21], backend="sm90")
+    out = attention(q, k, v, out=store[..., :21], backend=backend)
     check(q, k, v, reference.allowed_pairs(70, 70, device="cuda"), out)
     assert (store[..., 21:] == 7).all()

@@ -15,16 +15,22 @@ BACKENDS = [
     pytest.param("cpu", torch.float32, id="cpu-float32"),
     pytest.param("cpu", torch.float16, id="cpu-float16"),
     pytest.param("cpu", torch.bfloat16, id="cpu-bfloat16"),
+    pytest.param("wmma", torch.float16, id="wmma-float16", marks=pytest.mark.gpu),
+    pytest.param("wmma", torch.bfloat16, id="wmma-bfloat16", marks=pytest.mark.gpu),
     pytest.param("simt", torch.float32, id="simt-float32", marks=pytest.mark.gpu),
     pytest.param("simt", torch.float16, id="simt-float16", marks=pytest.mark.gpu),
     pytest.param("simt", torch.bfloat16, id="simt-bfloat16", marks=pytest.mark.gpu),
 ]
-ON_EACH = ["cpu", pytest.param("simt", marks=pytest.mark.gpu)]
+ON_EACH = ["cpu", *(pytest.param(name, marks=pytest.mark.gpu) for name in ("wmma", "simt"))]
 BLOCKS = [(1, 1), (16, 16), (32, 32), (64, 64), (128, 128), (16, 64), (64, 16), (7, 5), (96, 40), (256, 256)]
 
 
 def device_of(backend):
     return "cpu" if backend == "cpu" else "cuda"
+
+
+def widest_dtype(backend):
+    return torch.float16 if backend == "wmma" else torch.float32
 
 
 def dense(rng, rows, cols, dtype, device, order="row"):
@@ -68,6 +74,18 @@ def at_pattern(matrix, full):
     return torch.where(torch.as_tensor(structure, device=full.device) != 0, full, torch.zeros_like(full))
 
 
+def call_declined(product, dtype, rng, block):
+    """A product of blocks that the wmma backend does not take."""
+    a, _ = sparse(rng, 2, 3, block, 1.0, dtype, "cuda")
+    x, y = (dense(rng, rows, cols, dtype, "cuda") for rows, cols in ((3 * block[1], 8), (8, 2 * block[0])))
+    if product == "sampled":
+        bsr_gemm(y.T, x.T, out_pattern=a, backend="wmma")
+    elif product == "sparse_sparse":
+        bsr_gemm(a, a.T, backend="wmma")
+    else:
+        bsr_gemm(*((a, x) if product == "sparse_dense" else (y, a)), backend="wmma")
+
+
 def check(
     product,
     backend,
@@ -88,6 +106,10 @@ def check(
     device = device_of(backend)
     m_blocks, n_blocks, k_blocks = size
     bm, bk = block
+    if backend == "wmma" and (bm % 16 or bk % 16):
+        with pytest.raises(NotImplementedError, match=r"wmma: blocks of \w+ are \d+x\d+, expected multiples of 16"):
+            call_declined(product, dtype, rng, block)
+        return
     options = {"dtype": dtype, "device": device, "transposed": transposed, "shuffled": shuffled}
     pattern = None
     if product == "sampled":
@@ -166,7 +188,16 @@ def test_densities(product, backend, density, rng):
 @pytest.mark.parametrize("product", PRODUCTS)
 @pytest.mark.parametrize("backend", ON_EACH)
 def test_orders(product, backend, transposed, order, rng):
-    check(product, backend, torch.float16, rng, block=(16, 24), order=order, transposed=transposed, shuffled=True)
+    check(
+        product,
+        backend,
+        torch.float16,
+        rng,
+        block=(16, 24 if backend != "wmma" else 48),
+        order=order,
+        transposed=transposed,
+        shuffled=True,
+    )
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(2.0, 0.0), (1.0, 1.0), (-0.5, 0.25), (0.0, 1.0)])
@@ -199,46 +230,47 @@ def test_random(data, rng):
 
 @pytest.mark.parametrize("backend", ON_EACH)
 def test_c_may_be_out(backend, rng):
-    device = device_of(backend)
-    a, a_full = sparse(rng, 3, 4, (16, 16), 0.5, torch.float32, device)
-    b = dense(rng, 64, 20, torch.float32, device)
-    c = dense(rng, 48, 20, torch.float32, device)
+    device, dtype = device_of(backend), widest_dtype(backend)
+    a, a_full = sparse(rng, 3, 4, (16, 16), 0.5, dtype, device)
+    b = dense(rng, 64, 20, dtype, device)
+    c = dense(rng, 48, 20, dtype, device)
     expected = reference.matmul(a_full, b, 1.0, c, 2.0)
-    lowprec = reference.matmul(a_full, b, 1.0, c, 2.0, dtype=torch.float32)
+    lowprec = reference.matmul(a_full, b, 1.0, c, 2.0, dtype=dtype)
     assert bsr_gemm(a, b, c=c, beta=2.0, out=c, backend=backend) is c
     reference.assert_close(c, expected, lowprec)
 
 
 @pytest.mark.parametrize("backend", ON_EACH)
 def test_empty_sides(backend):
-    device = device_of(backend)
+    device, dtype = device_of(backend), widest_dtype(backend)
     empty = BSRMatrix(
-        torch.zeros(0, 16, 16, device=device),
+        torch.zeros(0, 16, 16, dtype=dtype, device=device),
         torch.zeros(1, dtype=torch.int64, device=device),
         torch.zeros(0, dtype=torch.int32, device=device),
         (0, 32),
     )
-    assert bsr_gemm(empty, torch.zeros(32, 5, device=device), backend=backend).shape == (0, 5)
+    assert bsr_gemm(empty, torch.zeros(32, 5, dtype=dtype, device=device), backend=backend).shape == (0, 5)
     none = BSRMatrix(
-        torch.zeros(0, 16, 16, device=device),
+        torch.zeros(0, 16, 16, dtype=dtype, device=device),
         torch.zeros(3, dtype=torch.int64, device=device),
         torch.zeros(0, dtype=torch.int32, device=device),
         (32, 32),
     )
-    assert bsr_gemm(none, torch.zeros(32, 0, device=device), backend=backend).shape == (32, 0)
+    assert bsr_gemm(none, torch.zeros(32, 0, dtype=dtype, device=device), backend=backend).shape == (32, 0)
     assert torch.equal(
-        bsr_gemm(none, torch.ones(32, 5, device=device), backend=backend), torch.zeros(32, 5, device=device)
+        bsr_gemm(none, torch.ones(32, 5, dtype=dtype, device=device), backend=backend),
+        torch.zeros(32, 5, dtype=dtype, device=device),
     )
 
 
 @pytest.mark.parametrize("backend", ON_EACH)
 def test_garbage_in_unchecked_structure_touches_nothing_else(backend, rng):
-    device = device_of(backend)
-    values = torch.ones(6, 16, 16, device=device)
+    device, dtype = device_of(backend), widest_dtype(backend)
+    values = torch.ones(6, 16, 16, dtype=dtype, device=device)
     offsets = torch.from_numpy(rng.integers(-(2**62), 2**62, 5, dtype="int64")).to(device)
     columns = torch.from_numpy(rng.integers(-(2**31), 2**31 - 1, 6, dtype="int32")).to(device)
     matrix = BSRMatrix(values, offsets, columns, (64, 64), check=False)
-    x = torch.ones(64, 64, device=device)
+    x = torch.ones(64, 64, dtype=dtype, device=device)
     for result in (
         bsr_gemm(matrix, x, backend=backend),
         bsr_gemm(x, matrix, backend=backend),
@@ -354,6 +386,26 @@ def test_sm90_says_why_not(rng):
             call()
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("order", ["row", "column", "strided"])
+@pytest.mark.parametrize("transposed", [False, True], ids=["plain", "transposed"])
+@pytest.mark.parametrize(
+    "block", [(128, 128), (64, 128), (128, 32), (112, 48)], ids=lambda block: f"{block[0]}x{block[1]}"
+)
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_wmma_large_tiles(product, block, transposed, order, rng):
+    """Every order of the operands in the kernels of the large tiles, over many stages of shared memory."""
+    options = {"block": block, "transposed": transposed, "order": order, "shuffled": True, "size": (3, 5, 19)}
+    check(product, "wmma", torch.float16, rng, free=264, **options)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("product", ["sparse_dense", "dense_sparse"])
+def test_wmma_long_lists(product, rng):
+    """More of k than a tile's queue holds at once."""
+    check(product, "wmma", torch.float16, rng, block=(16, 16), size=(2, 2, 1500), density=0.6, free=200)
+
+
 def test_bsr_of_other_libraries(rng):
     scipy_sparse = pytest.importorskip("scipy.sparse")
     matrix, full = sparse(rng, 3, 4, (8, 8), 0.5, torch.float32, "cpu")
@@ -381,7 +433,11 @@ def errors(rng):
         (lambda: bsr_gemm(a, x, out_dtype="float16"), TypeError, r"out: expected dtype float32 or that of a"),
         (lambda: bsr_gemm(a, x, out_dtype="int8"), TypeError, r"out_dtype: expected .*, got int8"),
         (lambda: bsr_gemm(a, x, alpha=float("inf")), ValueError, r"alpha: expected a finite number, got inf"),
-        (lambda: bsr_gemm(a, x, backend="best"), ValueError, r'backend: expected one of sm90, simt, cpu, got "best"'),
+        (
+            lambda: bsr_gemm(a, x, backend="best"),
+            ValueError,
+            r'backend: expected one of sm90, wmma, simt, cpu, got "best"',
+        ),
         (lambda: bsr_gemm(a, [1.0]), TypeError, r"b: expected an array .*, got list"),
         (lambda: bsr_gemm(a, x[None]), ValueError, r"b: expected 2 axes, got shape \(1, 64, 20\)"),
         (lambda: bsr_gemm(y, x, out_pattern=y), TypeError, r"out_pattern: expected a sparsek.BSRMatrix, got Tensor"),

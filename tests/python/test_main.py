@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import sparsek
+import sparsek.__main__
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,6 +25,15 @@ def test_info_lists_every_backend_with_its_reason():
     for row in sparsek.backends():
         (line,) = (x for x in done.stdout.splitlines() if x.split()[:2] == [row.operation, row.name])
         assert line.endswith("available" if row.available else row.reason)
+
+
+def test_info_says_what_serves_each_gpu(monkeypatch, capsys):
+    gpus = [(0, "NVIDIA L4", 89, "wmma", "wmma"), (1, "Tesla T4", 75, "", "")]
+    monkeypatch.setattr(sparsek.__main__._core, "gpus", lambda: gpus)
+    sparsek.__main__.info()
+    printed = capsys.readouterr().out
+    assert "cuda:0  NVIDIA L4, sm_89; served by: attention wmma, bsr_gemm wmma" in printed
+    assert "cuda:1  Tesla T4, sm_75; served by: attention no backend, bsr_gemm no backend" in printed
 
 
 def test_unknown_command():

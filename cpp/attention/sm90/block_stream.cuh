@@ -1,7 +1,7 @@
 #pragma once
 
 #include "attention/block_lists.h"
-#include "attention/sm90/kv_visits.h"
+#include "attention/kv_visits.h"
 #include "attention/sm90/params.h"
 #include "attention/sm90/storage.cuh"
 #include "attention/sm90/tile_scheduler.cuh"

@@ -3,7 +3,7 @@
 #include <cute/tensor.hpp>
 
 #include "attention/block_lists.h"
-#include "attention/sm90/kv_visits.h"
+#include "attention/kv_visits.h"
 #include "attention/sm90/params.h"
 #include "attention/sm90/row_softmax.cuh"
 #include "attention/sm90/storage.cuh"

@@ -5,27 +5,12 @@
 #include <cstdint>
 
 #include "attention/band.h"
+#include "attention/output.h"
 #include "attention/sm90/piece_grid.h"
 #include "attention/sm90/schedule.h"
 #include "sparsek/block_mask.h"
 
 namespace sparsek::attn::sm90 {
-
-struct Output {
-  void* data = nullptr;
-  std::int64_t batch_stride = 0;  // elements
-  std::int64_t head_stride = 0;
-  std::int64_t row_stride = 0;
-  std::int32_t value_dim = 0;
-  bool vectors = false;  // rows can be written 16 bytes at a time
-};
-
-struct Lse {
-  float* data = nullptr;  // null: not wanted
-  std::int64_t batch_stride = 0;
-  std::int64_t head_stride = 0;
-  std::int64_t row_stride = 0;
-};
 
 struct Params {
   CUtensorMap q;  // (head_dim, Sq, Hq, B)

@@ -7,7 +7,7 @@
 
 #include "attention/backends.h"
 #include "attention/sm90/choice.h"
-#include "attention/sm90/kv_visits.h"
+#include "attention/kv_visits.h"
 #include "attention/sm90/piece_grid.h"
 #include "attention/sm90/schedule.h"
 #include "check.h"
@@ -28,15 +28,15 @@ void test_visited_keys_cover_the_band() {
             const Band band = make_band(q_len, kv_len, causal, left, right);
             for (int begin = 0; begin < q_len; begin += 64) {
               const int end = std::min(begin + 64, q_len);
-              const sm90::KeyRange visible = sm90::visible_keys(band, begin, end);
-              const sm90::KeyRange shared = sm90::shared_keys(band, begin, end);
+              const KeyRange visible = visible_keys(band, begin, end);
+              const KeyRange shared = shared_keys(band, begin, end);
               for (int key = 0; key < kv_len; ++key) {
                 int seen = 0;
                 for (int query = begin; query < end; ++query) {
                   seen += key >= band.begin(query) && key < band.end(query);
                 }
-                CHECK(seen == 0 || sm90::meets(visible, key, key + 1), q_len, kv_len, begin, key);
-                CHECK(!sm90::contains(shared, key, key + 1) || seen == end - begin, q_len, kv_len,
+                CHECK(seen == 0 || meets(visible, key, key + 1), q_len, kv_len, begin, key);
+                CHECK(!contains(shared, key, key + 1) || seen == end - begin, q_len, kv_len,
                       begin, key);
               }
             }

@@ -2,7 +2,7 @@
 
 #include "attention/band.h"
 
-namespace sparsek::attn::sm90 {
+namespace sparsek::attn {
 
 // Band::begin and Band::end in 32 bits, which lengths of at most 2^29 allow.
 SPARSEK_HOST_DEVICE inline std::int32_t begin_of(const Band& band, std::int32_t query) {
@@ -41,4 +41,4 @@ SPARSEK_HOST_DEVICE inline bool contains(const KeyRange& range, std::int32_t beg
   return begin >= range.begin && end <= range.end;
 }
 
-}  // namespace sparsek::attn::sm90
+}  // namespace sparsek::attn

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cutlass/numeric_conversion.h>
+
+#include <cstdint>
+#include <cute/config.hpp>
+
+#include "attention/output.h"
+
+namespace sparsek::attn {
+
+// Accumulators of warp-level and warpgroup-level MMA alike: element 4 * j + 2 * r + c is in column
+// 8 * j + 2 * (lane % 4) + c of a thread's row r.
+
+/// Transposes four words over the four lanes of a quad: lane i's word j becomes lane j's word i.
+__device__ __forceinline__ void transpose_quad(std::uint32_t (&word)[4]) {
+  const int lane = threadIdx.x % 4;
+  CUTE_UNROLL
+  for (int bit = 1; bit <= 2; bit *= 2) {
+    const bool upper = lane & bit;
+    CUTE_UNROLL
+    for (int low = 0; low < 4; ++low) {
+      if (low & bit) continue;
+      const std::uint32_t sent = upper ? word[low] : word[low + bit];
+      const std::uint32_t received = __shfl_xor_sync(~0u, sent, bit);
+      if (upper) {
+        word[low] = received;
+      } else {
+        word[low + bit] = received;
+      }
+    }
+  }
+}
+
+/// Writes a row, of which a quad holds 2 values of each 8 columns: 16 bytes from each lane.
+template <class Element, int kValueDim, int r, class Accumulator>
+__device__ __forceinline__ void store_row(const Accumulator& output, float factor, Element* out,
+                                          std::int32_t columns) {
+  const int lane = threadIdx.x % 4;
+  cutlass::NumericArrayConverter<Element, float, 2> convert;
+  CUTE_UNROLL
+  for (int column = 0; column < kValueDim; column += 32) {
+    std::uint32_t word[4];
+    CUTE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int at = column / 2 + 4 * i + 2 * r;
+      const auto pair = convert({output(at) * factor, output(at + 1) * factor});
+      word[i] = reinterpret_cast<const std::uint32_t&>(pair);
+    }
+    transpose_quad(word);
+    const int first = column + 8 * lane;
+    if (first < columns) {
+      *reinterpret_cast<uint4*>(out + first) = make_uint4(word[0], word[1], word[2], word[3]);
+    }
+  }
+}
+
+/// The same for rows that are not made of aligned 16 bytes.
+template <class Element, int kValueDim, int r, class Accumulator>
+__device__ __forceinline__ void store_row_by_element(const Accumulator& output, float factor,
+                                                     Element* out, std::int32_t columns) {
+  CUTE_UNROLL
+  for (int i = 0; i < kValueDim / 4; ++i) {
+    const int column = i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
+    if (column < columns)
+      out[column] = static_cast<Element>(output(i / 2 * 4 + 2 * r + i % 2) * factor);
+  }
+}
+
+/// Row r of a thread's two: O and lse. Where not `inside`, the thread only takes part. (r is known at
+/// compile time: a loop that is not unrolled would move the accumulator to local memory.)
+template <class Element, int kValueDim, int r, class Accumulator>
+__device__ __forceinline__ void write_row(const Output& out, const Lse& lse, std::int64_t batch,
+                                          std::int64_t head, std::int64_t query, bool inside,
+                                          const Accumulator& output, float factor, float row_lse) {
+  const std::int32_t columns = inside ? out.value_dim : 0;
+  auto* row = static_cast<Element*>(out.data) + batch * out.batch_stride + head * out.head_stride +
+              query * out.row_stride;
+  if (out.vectors) {
+    store_row<Element, kValueDim, r>(output, factor, row, columns);
+  } else {
+    store_row_by_element<Element, kValueDim, r>(output, factor, row, columns);
+  }
+  if (lse.data != nullptr && inside && threadIdx.x % 4 == 0) {
+    lse.data[batch * lse.batch_stride + head * lse.head_stride + query * lse.row_stride] = row_lse;
+  }
+}
+
+}  // namespace sparsek::attn

@@ -1,0 +1,75 @@
+#include "attention/wmma/choice.h"
+
+#include <algorithm>
+
+#include "core/message.h"
+
+namespace sparsek::attn::wmma {
+namespace {
+
+template <class C>
+constexpr Kernel row(double cost = 1) {
+  static_assert(smem_bytes_of<C>() <= kLeastSmemBytes, "every chip from sm_80 on can run it");
+  return {C::kHeadDim,    C::kTileQ,          C::kTileKv, C::kWarps,
+          C::kCtasPerSm,  smem_bytes_of<C>(), cost,       &launch<C>};
+}
+
+// By head_dim: the first that is wide enough has the least to fill with zeros.
+constexpr Kernel kKernels[] = {
+    row<Wide64>(),    row<Narrow64>(1.15),  row<Wide128>(),
+    row<Narrow128>(1.15), row<Narrow256>(),
+};
+
+// Heads whose q tiles are visited together, longest first, under a band that makes them unequal.
+constexpr int kSectionHeads = 2;
+
+bool takes(const Kernel& kernel, const Problem& p) {
+  return kernel.head_dim >= std::max(p.head_dim, p.value_dim) &&
+         kernel.smem_bytes <= p.device.max_smem_per_block_bytes;
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Relative time: rounds of the chip's CTAs, each as long as its queries.
+double estimate(const Choice& choice, const Problem& p) {
+  const Kernel& kernel = *choice.kernel;
+  const std::int64_t at_once = std::max(1, p.device.num_sms * kernel.ctas_per_sm);
+  return static_cast<double>(ceil_div(choice.num_tiles, at_once)) * kernel.ctas_per_sm *
+         kernel.tile_q * kernel.cost;
+}
+
+/// Whether some q tiles see more keys than others.
+bool is_unequal(const Problem& p) {
+  const std::int64_t first = p.band.end(0) - p.band.begin(0);
+  const std::int64_t last = p.band.end(p.q_len - 1) - p.band.begin(p.q_len - 1);
+  return last > 2 * first;
+}
+
+}  // namespace
+
+Choice choose(const Problem& p) {
+  Choice best;
+  for (const Kernel& kernel : kKernels) {
+    if (!takes(kernel, p)) continue;
+    if (best.kernel != nullptr && kernel.head_dim != best.kernel->head_dim) continue;
+    Choice choice;
+    choice.kernel = &kernel;
+    // A tile never crosses the border of a q block, whose list it follows.
+    const std::int64_t block = p.has_mask ? p.q_block : kernel.tile_q;
+    choice.tiles_in_block = ceil_div(block, kernel.tile_q);
+    choice.num_q_tiles = ceil_div(p.q_len, block) * choice.tiles_in_block;
+    choice.num_tiles = choice.num_q_tiles * p.num_q_heads * p.batch;
+    if (!p.has_mask && p.q_len > 0 && is_unequal(p)) choice.section = kSectionHeads;
+    if (best.kernel == nullptr || estimate(choice, p) < estimate(best, p)) best = choice;
+  }
+  return best;
+}
+
+std::string to_string(const Choice& choice) {
+  const Kernel& k = *choice.kernel;
+  return cat("head_dim=", k.head_dim, " tile=", k.tile_q, "x", k.tile_kv, " warps=", k.warps,
+             " smem=", k.smem_bytes, " schedule=", choice.section ? "longest first" : "in order",
+             " ctas=", choice.num_tiles);
+}
+
+}  // namespace sparsek::attn::wmma

@@ -1,0 +1,89 @@
+#include "bsr_gemm/wmma/choice.h"
+
+#include <utility>
+
+#include "core/message.h"
+
+namespace sparsek::bsr::wmma {
+namespace {
+
+template <class C, Major kLeft = Major::any, Major kRight = Major::any>
+constexpr Kernel row(double cost) {
+  static_assert(smem_bytes_of<C>() <= kLeastSmemBytes, "every chip from sm_80 on can run it");
+  return {C::kTileRows,         C::kTileCols, C::kTileK, kLeft, kRight,
+          smem_bytes_of<C>(), cost,         &launch<C, kLeft, kRight>};
+}
+
+constexpr Kernel kKernels[] = {
+    // Row-major operands: of BSR x dense, and of dense x BSR, which is multiplied transposed.
+    row<Tile128x128, Major::k, Major::free>(1.0),
+    row<Tile128x128, Major::free, Major::k>(1.0),
+    row<Tile128x128>(1.1),
+    row<Tile64x128>(1.3),
+    row<Tile32x128>(1.8),
+    row<Tile32x32>(4.0),
+};
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Of an operand whose axis `free_axis` (0: rows) is not k.
+Major major_of(const Access& access, bool sparse, int free_axis) {
+  if (access.axis < 0 || access.alignment < 16) return Major::any;
+  return access.axis - (sparse ? 1 : 0) == free_axis ? Major::free : Major::k;
+}
+
+Sides sides_of(const Problem& p) {
+  Sides s{false, p.m, p.n, p.a_block.rows, p.b_block.cols};
+  if (p.product == Product::sampled) {
+    s.block_rows = p.out_block.rows;
+    s.block_cols = p.out_block.cols;
+    s.transposed = s.block_rows > s.block_cols;  // the wide side of a tile is that of the columns
+  }
+  if (p.product == Product::dense_sparse) s.transposed = true;
+  s.left = major_of(p.a_access, p.a_block.rows > 0, 0);
+  s.right = major_of(p.b_access, p.b_block.rows > 0, 1);
+  if (s.transposed) {
+    std::swap(s.left, s.right);
+    std::swap(s.rows, s.cols);
+    std::swap(s.block_rows, s.block_cols);
+  }
+  return s;
+}
+
+}  // namespace
+
+Choice choose(const Problem& p, std::int64_t nnz) {
+  Choice best;
+  double best_time = 0;
+  const Sides s = sides_of(p);
+  for (const Kernel& kernel : kKernels) {
+    if (kernel.smem_bytes > p.device.max_smem_per_block_bytes) continue;
+    if (kernel.left != Major::any && (kernel.left != s.left || kernel.right != s.right)) continue;
+    Choice choice{&kernel, s};
+    const std::int64_t rows = s.block_rows > 0 ? s.block_rows : s.rows;
+    const std::int64_t cols = s.block_cols > 0 ? s.block_cols : s.cols;
+    choice.row_parts = ceil_div(rows, kernel.tile_rows);
+    choice.col_parts = ceil_div(cols, kernel.tile_cols);
+    // What is computed, with what the tiles waste.
+    const double time = static_cast<double>(choice.row_parts * kernel.tile_rows) *
+                        static_cast<double>(choice.col_parts * kernel.tile_cols) * kernel.cost;
+    choice.row_tiles = choice.row_parts * (s.block_rows > 0 ? s.rows / s.block_rows : 1);
+    const std::int64_t col_tiles =
+        choice.col_parts * (s.block_cols > 0 ? s.cols / s.block_cols : 1);
+    choice.num_tiles = p.product == Product::sampled ? nnz * choice.row_parts * choice.col_parts
+                                                     : choice.row_tiles * col_tiles;
+    if (best.kernel == nullptr || time < best_time) {
+      best = choice;
+      best_time = time;
+    }
+  }
+  return best;
+}
+
+std::string to_string(const Choice& choice) {
+  const Kernel& k = *choice.kernel;
+  return cat("tile=", k.tile_rows, "x", k.tile_cols, "x", k.tile_k, " smem=", k.smem_bytes,
+             choice.sides.transposed ? " transposed" : "", " ctas=", choice.num_tiles);
+}
+
+}  // namespace sparsek::bsr::wmma

@@ -1,0 +1,109 @@
+#pragma once
+
+#include "bsr_gemm/wmma/loader.cuh"
+#include "bsr_gemm/wmma/warp_tile.cuh"
+
+namespace sparsek::bsr::wmma {
+
+template <class C>
+struct Storage {
+  static constexpr int kLeftBytes = operand_bytes(C::kTileRows, C::kTileK);
+  static constexpr int kRightBytes = operand_bytes(C::kTileCols, C::kTileK);
+
+  alignas(128) unsigned char left[C::kStages][kLeftBytes];
+  unsigned char right[C::kStages][kRightBytes];
+  QueueStorage queue;
+};
+
+/// The first of a tile's rows (or columns), where it does not depend on which block is multiplied.
+template <class Element>
+__device__ __forceinline__ const void* first_of(const Operand& operand, std::int64_t first) {
+  return static_cast<const Element*>(operand.data) + first * operand.free_stride;
+}
+
+/// A tile of the result for each CTA. docs/wmma.md has the pipeline.
+template <class Element, class C, Major kLeft, Major kRight>
+__global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
+    bsr_gemm_kernel(const __grid_constant__ Params p) {
+  extern __shared__ unsigned char memory[];
+  auto& storage = *reinterpret_cast<Storage<C>*>(memory);
+  Tile tile;
+  if (!find_tile<C>(p, blockIdx.x, &tile)) return;
+
+  Queue<C> queue(p, tile, storage.queue);
+  // In a sampled product the operands are dense, and the tile's block says where it begins.
+  const std::int64_t row = tile.row + (p.sampled ? tile.block_row * p.left.block : 0);
+  const std::int64_t col = tile.col + (p.sampled ? tile.block_col * p.right.block : 0);
+  const OperandLoader<C, C::kTileRows, kLeft> left(p.left, first_of<Element>(p.left, row),
+                                                   tile.rows);
+  const OperandLoader<C, C::kTileCols, kRight> right(p.right, first_of<Element>(p.right, col),
+                                                     tile.cols);
+  using Sums = WarpTile<Element, C, kLeft, kRight>;
+  constexpr int kLastPart = Sums::kParts > 2 ? 1 : 0;
+  Sums sums(p);
+
+  while (true) {
+    wait_all_copies();
+    __syncthreads();  // everybody is done with the queue and the stages
+    const std::int32_t k_end = queue.fill();
+    if (k_end == 0) break;
+    __syncthreads();
+    const auto places_of = [&](std::int32_t k) { return storage.queue.granules + k / kGranule; };
+    const auto copy_left = [&](std::int32_t k, int stage, const auto& found) {
+      if (k < k_end) {
+        left.copy(shared_address(storage.left[stage]), &places_of(k)->left, found, k_end - k);
+      }
+    };
+    const auto copy_right = [&](std::int32_t k, int stage, const auto& found) {
+      if (k < k_end) {
+        right.copy(shared_address(storage.right[stage]), &places_of(k)->right, found, k_end - k);
+      }
+      commit_copies();
+    };
+    const auto next = [](int stage) { return stage + 1 == C::kStages ? 0 : stage + 1; };
+    const auto fetch = [&](int stage, int k, int set) {
+      sums.fetch(shared_address(storage.left[stage]), shared_address(storage.right[stage]), k, set);
+    };
+#pragma unroll 1
+    for (int stage = 0; stage < C::kStages - 1; ++stage) {
+      const std::int32_t k = min(stage * C::kTileK, k_end);
+      copy_left(stage * C::kTileK, stage, left.look(&places_of(k)->left));
+      copy_right(stage * C::kTileK, stage, right.look(&places_of(k)->right));
+    }
+    wait_copies<C::kStages - 2>();
+    __syncthreads();
+    fetch(0, 0, 0);
+    int stage = 0, free_stage = C::kStages - 1;
+#pragma unroll 1
+    for (std::int32_t k = 0; k < k_end; k += C::kTileK) {
+      // What is copied meanwhile; its places are asked for early, and the copies issued between
+      // products, so that neither makes the tensor cores wait.
+      const std::int32_t k_copied = k + (C::kStages - 1) * C::kTileK;
+      const auto found_left = left.look(&places_of(min(k_copied, k_end))->left);
+      const auto found_right = right.look(&places_of(min(k_copied, k_end))->right);
+#pragma unroll
+      for (int i = 0; i < C::kGranules; ++i) {
+        if (i == C::kGranules - 1) {
+          wait_copies<C::kStages - 2>();
+          __syncthreads();  // the next stage is there, and everybody has fetched all of this one
+        }
+        const int from = i == C::kGranules - 1 ? next(stage) : stage;
+        fetch(from, (i + 1) % C::kGranules, (i + 1) % 2);
+        sums.multiply(i % 2, [&](int part) {
+          if (i != 0) return;
+          if (part == 0) copy_left(k_copied, free_stage, found_left);
+          if (part == kLastPart) copy_right(k_copied, free_stage, found_right);
+        });
+        if (i == 0 && Sums::kParts == 1) {
+          copy_left(k_copied, free_stage, found_left);
+          copy_right(k_copied, free_stage, found_right);
+        }
+      }
+      free_stage = stage;
+      stage = next(stage);
+    }
+  }
+  sums.store(p, tile);
+}
+
+}  // namespace sparsek::bsr::wmma

@@ -1,0 +1,158 @@
+#pragma once
+
+#include "bsr_gemm/wmma/config.h"
+#include "bsr_gemm/wmma/tiles.cuh"
+#include "primitives/barrier.cuh"
+#include "primitives/warp_mma.cuh"
+
+namespace sparsek::bsr::wmma {
+
+/// The sums of a warp, kWarpRows x kWarpCols of the CTA's tile.
+template <class Element, class C, Major kLeft, Major kRight>
+class WarpTile {
+ public:
+  __device__ __forceinline__ WarpTile(const Params& params)
+      : left_by_k_(params.left.k_inner || !params.left.vectors),
+        right_by_k_(params.right.k_inner || !params.right.vectors) {
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColTiles; ++j) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums_[i][j][e] = 0;
+      }
+    }
+  }
+
+  /// Fetches the fragments of the k-th 16 of a stage into one of two sets of registers.
+  __device__ __forceinline__ void fetch(std::uint32_t left, std::uint32_t right, int k, int set) {
+    constexpr int kLineK = line_bytes(C::kTileK);
+    auto& a = a_[set];
+    auto& b = b_[set];
+    // Matrices of a: rows 0 and 8 in k 0, rows 0 and 8 in k 8.
+    if (kLeft == Major::k || (kLeft == Major::any && left_by_k_)) {
+      const std::uint32_t from =
+          left + (warp_row() + lane() % 16) * kLineK + lane() / 16 * 16 + k * 32;
+#pragma unroll
+      for (int i = 0; i < kRowTiles; ++i) load_matrices(from + i * 16 * kLineK, a[i]);
+    } else {
+      constexpr int kLine = line_bytes(C::kTileRows);
+      const std::uint32_t from = left + (16 * k + lane() % 8 + lane() / 16 * 8) * kLine +
+                                 (warp_row() + lane() / 8 % 2 * 8) * 2;
+#pragma unroll
+      for (int i = 0; i < kRowTiles; ++i) load_matrices_transposed(from + i * 32, a[i]);
+    }
+    // Matrices of b: columns 0 in k 0 and 8, columns 8 in k 0 and 8.
+    if (kRight == Major::k || (kRight == Major::any && right_by_k_)) {
+      const std::uint32_t from = right + (warp_col() + lane() % 8 + lane() / 16 * 8) * kLineK +
+                                 lane() / 8 % 2 * 16 + k * 32;
+#pragma unroll
+      for (int j = 0; j < kColTiles / 2; ++j) load_matrices(from + j * 16 * kLineK, b[j]);
+    } else {
+      constexpr int kLine = line_bytes(C::kTileCols);
+      const std::uint32_t from =
+          right + (16 * k + lane() % 16) * kLine + (warp_col() + lane() / 16 * 8) * 2;
+#pragma unroll
+      for (int j = 0; j < kColTiles / 2; ++j) load_matrices_transposed(from + j * 32, b[j]);
+    }
+  }
+
+  /// Adds the product of a set; between its parts, between(0), between(1), ... are called.
+  template <class Fn>
+  __device__ __forceinline__ void multiply(int set, const Fn& between) {
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+      if (i > 0) between(i - 1);
+#pragma unroll
+      for (int j = 0; j < kColTiles; ++j) {
+        mma<Element>(sums_[i][j], a_[set][i], b_[set][j / 2][j % 2 * 2],
+                     b_[set][j / 2][j % 2 * 2 + 1]);
+      }
+    }
+  }
+
+  /// alpha * sum + beta * c.
+  __device__ __forceinline__ void store(const Params& p, const Tile& tile) const {
+    const std::int64_t block = p.sampled ? tile.entry : 0;
+    const std::int64_t row0 = tile.row + (p.sampled ? 0 : tile.block_row * p.left.block);
+    const std::int64_t col0 = tile.col + (p.sampled ? 0 : tile.block_col * p.right.block);
+    const std::int64_t at = block * p.out.block_stride + row0 * p.out.row_stride +
+                            col0 * p.out.col_stride;
+    const std::int64_t c_at =
+        block * p.c.block_stride + row0 * p.c.row_stride + col0 * p.c.col_stride;
+    if (p.wide_out) {
+      store_as(p, tile, static_cast<float*>(p.out.data) + at,
+               static_cast<const float*>(p.c.data) + c_at);
+    } else {
+      store_as(p, tile, static_cast<Element*>(p.out.data) + at,
+               static_cast<const Element*>(p.c.data) + c_at);
+    }
+  }
+
+  static constexpr int kParts = C::kWarpRows / 16;
+
+ private:
+  static constexpr int kRowTiles = C::kWarpRows / 16;
+  static constexpr int kColTiles = C::kWarpCols / 8;
+
+  __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ __forceinline__ static int warp_row() {
+    return static_cast<int>(threadIdx.x) / 32 / C::kWarpsInCols * C::kWarpRows;
+  }
+  __device__ __forceinline__ static int warp_col() {
+    return static_cast<int>(threadIdx.x) / 32 % C::kWarpsInCols * C::kWarpCols;
+  }
+
+  template <class Out>
+  __device__ __forceinline__ void store_as(const Params& p, const Tile& tile, Out* out,
+                                           const Out* c) const {
+    // Two elements beside each other can be written at once.
+    const bool pairs = p.out.col_stride == 1 &&
+                       (reinterpret_cast<std::uintptr_t>(out) |
+                        static_cast<std::uintptr_t>(p.out.row_stride * sizeof(Out))) %
+                               (2 * sizeof(Out)) ==
+                           0;
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int row = warp_row() + 16 * i + 8 * r + lane() / 4;
+        if (row >= tile.rows) continue;
+#pragma unroll
+        for (int j = 0; j < kColTiles; ++j) {
+          const int col = warp_col() + 8 * j + lane() % 4 * 2;
+          if (col >= tile.cols) continue;
+          float values[2] = {p.alpha * sums_[i][j][2 * r], p.alpha * sums_[i][j][2 * r + 1]};
+          const bool both = col + 1 < tile.cols;
+          if (p.beta != 0.0f) {
+            const Out* from = c + row * p.c.row_stride + col * p.c.col_stride;
+            values[0] += p.beta * static_cast<float>(from[0]);
+            if (both) values[1] += p.beta * static_cast<float>(from[p.c.col_stride]);
+          }
+          Out* to = out + row * p.out.row_stride + col * p.out.col_stride;
+          if (pairs && both) {
+            store_pair(to, values[0], values[1]);
+          } else {
+            to[0] = static_cast<Out>(values[0]);
+            if (both) to[p.out.col_stride] = static_cast<Out>(values[1]);
+          }
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ static void store_pair(float* to, float x, float y) {
+    *reinterpret_cast<float2*>(to) = make_float2(x, y);
+  }
+  __device__ __forceinline__ static void store_pair(Element* to, float x, float y) {
+    *reinterpret_cast<std::uint32_t*>(to) = pack<Element>(x, y);
+  }
+
+  bool left_by_k_;
+  bool right_by_k_;
+  std::uint32_t a_[2][kRowTiles][4];
+  std::uint32_t b_[2][kColTiles / 2][4];
+  float sums_[kRowTiles][kColTiles][4];
+};
+
+}  // namespace sparsek::bsr::wmma
