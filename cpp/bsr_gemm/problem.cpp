@@ -151,6 +151,7 @@ Problem make_problem(const BsrGemmArgs& args) {
   problem.out_access = access_of(out);
   problem.a_planned = args.a_plan != nullptr;
   problem.b_planned = args.b_plan != nullptr;
+  problem.out_planned = args.out_plan != nullptr;
   problem.device = device_info(a.device);
   return problem;
 }

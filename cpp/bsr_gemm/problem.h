@@ -43,6 +43,7 @@ struct Problem {
   Access out_access;
   bool a_planned = false;
   bool b_planned = false;
+  bool out_planned = false;
   DeviceInfo device;
 };
 

@@ -41,10 +41,11 @@ struct BsrGemmArgs {
   float alpha = 1.0f;
   float beta = 0.0f;
 
-  // What make_bsr_plan made of a's structure as left operand, and of b's as right one; null: the
-  // backends that need a plan decline.
+  // What make_bsr_plan made of a's structure and of a sampled product's pattern as left operands,
+  // and of b's as right one; null: the backends that need a plan decline.
   const void* a_plan = nullptr;
   const void* b_plan = nullptr;
+  const void* out_plan = nullptr;
 
   std::string_view backend;  // empty: the first that supports the problem
   void* stream = nullptr;    // cudaStream_t

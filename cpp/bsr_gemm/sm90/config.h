@@ -12,14 +12,31 @@ constexpr int kConsumerGroups = 2;  // warp groups that multiply
 constexpr int kGroupRows = 64;      // rows of the tile that each one takes: those of one WGMMA
 constexpr int kThreads = 128 * (kConsumerGroups + 1);
 static_assert(kGroupRows * kConsumerGroups == kTileRows);
+// Named barriers besides those of the consumer groups, 1 + group.
+constexpr int kConsumersBarrier = 1 + kConsumerGroups;
+constexpr int kProducerBarrier = 2 + kConsumerGroups;
+/// What stands in place of a stage's mask where the walk over k has ended, which the consumers do
+/// not know beforehand where both operands are sparse.
+constexpr std::uint32_t kEndOfTile = 1u << 31;
+/// Column groups that are finished before the next ones: the values of those lie in L2 by then.
+constexpr int kPanelGroups = 16;
 
 /// Which axis of an operand is contiguous in memory: k, or the rows of the sparse operand and the
 /// columns of the dense one.
 enum class Major : std::uint8_t { k, free };
 
-/// Everything that is decided at compile time.
+/// What a kernel multiplies.
+///   one_sparse   a sparse operand and a dense one
+///   both_sparse  two sparse ones: the k blocks that a group of rows and a group of columns share
+///   sampled      two dense ones, at the blocks of a pattern: the rows of a tile lie beside each
+///                other, its columns are those of blocks from anywhere in the row
+enum class Kind : std::uint8_t { one_sparse, both_sparse, sampled };
+
+/// Everything that is decided at compile time. "Sparse" is the operand along a tile's rows, "dense"
+/// the one along its columns, whatever they are.
 /// kInner: contiguous elements of a block that are taken at once, 16, 32 or 64.
-template <class Element_, Major kSparse_, Major kDense_, int kInner_, int kTileCols_, int kStages_>
+template <class Element_, Major kSparse_, Major kDense_, int kInner_, int kTileCols_, int kStages_,
+          Kind kKind_ = Kind::one_sparse>
 struct Config {
   using Element = Element_;
   static constexpr Major kSparse = kSparse_;
@@ -27,11 +44,15 @@ struct Config {
   static constexpr int kInner = kInner_;
   static constexpr int kTileCols = kTileCols_;
   static constexpr int kStages = kStages_;
+  static constexpr Kind kKind = kKind_;
+  static constexpr bool kBothSparse = kKind == Kind::both_sparse;
+  // Short walks over k: of two CTAs on an SM one multiplies while the other stores.
+  static constexpr int kCtasPerSm = kBothSparse ? 2 : 1;
   // TMA takes as long for a line of 32 bytes as for one of 128: the smallest blocks go by cp.async.
-  static constexpr bool kSparseByTma = kInner > 16;
+  static constexpr bool kSparseByTma = kInner > 16 || kKind != Kind::one_sparse;
   // Of one thread; they add up to what a launch of kThreads gets.
-  static constexpr int kProducerRegisters = kSparseByTma ? 40 : 56;
-  static constexpr int kConsumerRegisters = kSparseByTma ? 232 : 224;
+  static constexpr int kProducerRegisters = kBothSparse ? 40 : kSparseByTma ? 40 : 56;
+  static constexpr int kConsumerRegisters = kBothSparse ? 96 : kSparseByTma ? 232 : 224;
 };
 
 }  // namespace sparsek::bsr::sm90

@@ -36,7 +36,9 @@ struct Consumer {
     __device__ bool find() {
       while (work_ == 0 && left_ > 0) {
         wait(&smem_.full[stage_], phase_);
-        work_ = __shfl_sync(0xffffffffu, smem_.masks[stage_] & my_bits_, 0);
+        const std::uint32_t mask = __shfl_sync(0xffffffffu, smem_.masks[stage_], 0);
+        if (C::kBothSparse && mask == kEndOfTile) return false;
+        work_ = mask & my_bits_;
         current = stage_;
         if (work_ == 0) {
           // The producer may need the stage that is being read before there is work again.
@@ -50,7 +52,7 @@ struct Consumer {
           stage_ = 0;
           phase_ ^= 1;
         }
-        --left_;
+        if constexpr (!C::kBothSparse) --left_;
       }
       if (work_ == 0) return false;
       slice = (__ffs(work_) - 1) / (kConsumerGroups * kSteps);
@@ -104,7 +106,7 @@ struct Consumer {
     constexpr int kStageB = L::kDenseElements * sizeof(Element) / 16;
 
     Reader reader(smem, group);
-    Tiles tiles(p, C::kTileCols);
+    TilesOf<C> tiles(p);
     while (tiles.valid()) {
       const Tile tile = tiles.take();
       reader.begin(tile.steps);
@@ -132,9 +134,12 @@ struct Consumer {
       warpgroup_wait<0>();
       warpgroup_fence_operand(acc);
       reader.finished();
+      if constexpr (C::kBothSparse) {  // the other group may still read the stages
+        cutlass::arch::NamedBarrier::sync(128 * kConsumerGroups, kConsumersBarrier);
+      }
       const std::int32_t row = tile.group * kTileRows + group * kGroupRows;
       if (!empty) {
-        Epilogue<C>::run(p, smem.staging[group], row, tile.col, 1 + group, acc);
+        Epilogue<C>::run(p, smem.staging_of(group), row, tile.col, 1 + group, acc);
       } else {
         Epilogue<C>::run_empty(p, row, tile.col);
       }

@@ -13,7 +13,7 @@ void launch_config(const Params& params, int num_sms, cudaStream_t stream) {
   cuda_check(cudaFuncSetAttribute(product_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   smem_bytes<C>()),
              "bsr_gemm: sm90");
-  const int ctas = std::min(num_sms, params.num_tiles);
+  const int ctas = C::kBothSparse ? params.num_tiles : std::min(num_sms, params.num_tiles);
   product_kernel<C><<<ctas, kThreads, smem_bytes<C>(), stream>>>(params);
   cuda_check(cudaGetLastError(), "bsr_gemm: sm90");
 }
@@ -44,6 +44,29 @@ void launch_inner(const KernelKey& key, const Params& params, int num_sms, cudaS
   return key.dtype == DType::float16
              ? launch_majors<cutlass::half_t, kInner>(key, params, num_sms, stream)
              : launch_majors<cutlass::bfloat16_t, kInner>(key, params, num_sms, stream);
+}
+
+template <class Element, Major kRows, Major kCols>
+void launch_pairs_majors(const KernelKey& key, const Params& params, cudaStream_t stream) {
+  const auto launch =
+      key.inner == 64 ? launch_config<Config<Element, kRows, kCols, 64, 128, 3, Kind::both_sparse>>
+      : key.inner == 32
+          ? launch_config<Config<Element, kRows, kCols, 32, 128, 3, Kind::both_sparse>>
+          : launch_config<Config<Element, kRows, kCols, 16, 128, 3, Kind::both_sparse>>;
+  launch(params, 0, stream);
+}
+
+/// A row operand that is contiguous along its rows comes with a column operand that is contiguous
+/// along its columns: the other way round, the product's transpose is computed.
+template <class Element>
+void launch_pairs_element(const KernelKey& key, const Params& params, cudaStream_t stream) {
+  if (key.dense == Major::k) {
+    launch_pairs_majors<Element, Major::k, Major::k>(key, params, stream);
+  } else if (key.sparse == Major::k) {
+    launch_pairs_majors<Element, Major::k, Major::free>(key, params, stream);
+  } else {
+    launch_pairs_majors<Element, Major::free, Major::free>(key, params, stream);
+  }
 }
 
 }  // namespace sparsek::bsr::sm90

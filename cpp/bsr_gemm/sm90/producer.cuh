@@ -42,7 +42,7 @@ class Producer {
   __device__ void run() {
     int stage = 0;
     std::uint32_t phase = 0;
-    Tiles tiles(p_, C::kTileCols);
+    TilesOf<C> tiles(p_);
     while (tiles.valid()) {
       const Tile tile = tiles.take();
       Step step = fetch(tile, 0);
