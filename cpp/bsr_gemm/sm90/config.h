@@ -15,6 +15,8 @@ static_assert(kGroupRows * kConsumerGroups == kTileRows);
 // Named barriers besides those of the consumer groups, 1 + group.
 constexpr int kConsumersBarrier = 1 + kConsumerGroups;
 constexpr int kProducerBarrier = 2 + kConsumerGroups;
+/// The bits of Producer::bits that say that the first group has work in all of a stage.
+constexpr std::uint32_t kWholeStage = 0x55;
 /// What stands in place of a stage's mask where the walk over k has ended, which the consumers do
 /// not know beforehand where both operands are sparse.
 constexpr std::uint32_t kEndOfTile = 1u << 31;
@@ -46,13 +48,19 @@ struct Config {
   static constexpr int kStages = kStages_;
   static constexpr Kind kKind = kKind_;
   static constexpr bool kBothSparse = kKind == Kind::both_sparse;
-  // Short walks over k: of two CTAs on an SM one multiplies while the other stores.
-  static constexpr int kCtasPerSm = kBothSparse ? 2 : 1;
+  // A CTA for each tile, two on an SM: where the walks over k are short one CTA multiplies while
+  // the other stores, and where there are few tiles both load.
+  static constexpr bool kOneTile = kBothSparse || kTileCols == 64;
+  static constexpr int kCtasPerSm = kOneTile ? 2 : 1;
   // TMA takes as long for a line of 32 bytes as for one of 128: the smallest blocks go by cp.async.
-  static constexpr bool kSparseByTma = kInner > 16 || kKind != Kind::one_sparse;
+#ifndef TRY_ASYNC
+#define TRY_ASYNC 16
+#endif
+  static constexpr bool kSparseByTma = kInner > TRY_ASYNC || kKind != Kind::one_sparse;
   // Of one thread; they add up to what a launch of kThreads gets.
-  static constexpr int kProducerRegisters = kBothSparse ? 40 : kSparseByTma ? 40 : 56;
-  static constexpr int kConsumerRegisters = kBothSparse ? 96 : kSparseByTma ? 232 : 224;
+  static constexpr int kProducerRegisters = kSparseByTma ? 40 : 56;
+  static constexpr int kConsumerRegisters =
+      kOneTile ? (kSparseByTma ? 96 : 88) : (kSparseByTma ? 232 : 224);
 };
 
 }  // namespace sparsek::bsr::sm90

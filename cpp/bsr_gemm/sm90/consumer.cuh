@@ -2,6 +2,7 @@
 
 #include <cutlass/arch/barrier.h>
 
+#include <cute/arch/cluster_sm90.hpp>
 #include <cute/tensor.hpp>
 
 #include "bsr_gemm/sm90/epilogue.cuh"
@@ -28,7 +29,8 @@ struct Consumer {
 
   /// Walks the stages of a tile, and gives those back that nothing reads any more.
   struct Reader {
-    __device__ Reader(SharedStorage<C>& smem, int group) : smem_(smem), my_bits_(0x55u << group) {}
+    __device__ Reader(SharedStorage<C>& smem, int group)
+        : smem_(smem), my_bits_(kWholeStage << group) {}
 
     __device__ void begin(int steps) { left_ = steps; }
 
@@ -55,6 +57,11 @@ struct Consumer {
         if constexpr (!C::kBothSparse) --left_;
       }
       if (work_ == 0) return false;
+      whole = kSteps < kTileK / 16 && work_ == my_bits_;
+      if (whole) {
+        work_ = 0;
+        return true;
+      }
       slice = (__ffs(work_) - 1) / (kConsumerGroups * kSteps);
       work_ &= ~(((1u << kConsumerGroups * kSteps) - 1) << (slice * kConsumerGroups * kSteps));
       return true;
@@ -73,8 +80,9 @@ struct Consumer {
       reading_ = -1;
     }
 
-    int current = 0;  // stage
-    int slice = 0;    // of k in it
+    int current = 0;     // stage
+    int slice = 0;       // of k in it
+    bool whole = false;  // all slices at once
 
    private:
     __device__ void release(int stage) {
@@ -89,6 +97,41 @@ struct Consumer {
     std::uint32_t phase_ = 0;
     int reading_ = -1;  // the stage that the MMAs in flight read
   };
+
+  /// The sums of the CTAs that share a tile, added up in the first one, always in the same order.
+  /// False in the others.
+  template <class Acc>
+  static __device__ bool add_parts(unsigned char* staging, int split, Acc& acc) {
+    static_assert(decltype(cute::size(acc))::value * 128 * sizeof(float) <= kStagingBytes ||
+                  !C::kOneTile || C::kBothSparse);
+    constexpr int kFours = decltype(cute::size(acc))::value / 4;
+    const std::uint32_t mine = shared_address(staging) + threadIdx.x % 128 * 16;
+    const std::uint32_t part = cute::block_rank_in_cluster();
+    if (part != 0) {
+#pragma unroll
+      for (int i = 0; i < kFours; ++i) {
+        store_four(mine + i * 128 * 16, acc(4 * i), acc(4 * i + 1), acc(4 * i + 2), acc(4 * i + 3));
+      }
+    }
+    cute::cluster_arrive();
+    cute::cluster_wait();
+    if (part == 0) {
+      for (int other = 1; other < split; ++other) {
+        const std::uint32_t theirs = cute::set_block_rank(mine, other);
+#pragma unroll
+        for (int i = 0; i < kFours; ++i) {
+          const float4 sum = load_four_of_cluster(theirs + i * 128 * 16);
+          acc(4 * i) += sum.x;
+          acc(4 * i + 1) += sum.y;
+          acc(4 * i + 2) += sum.z;
+          acc(4 * i + 3) += sum.w;
+        }
+      }
+    }
+    cute::cluster_arrive();  // nobody leaves before its sums have been read
+    cute::cluster_wait();
+    return part == 0;
+  }
 
   static __device__ void run(const Params& p, SharedStorage<C>& smem, int group) {
     using namespace cute;
@@ -118,24 +161,37 @@ struct Consumer {
         empty = false;
         Tensor a = make_tensor(rA.data() + reader.current * kStageA, rA.layout());
         Tensor b = make_tensor(rB.data() + reader.current * kStageB, rB.layout());
-        warpgroup_fence_operand(acc);
-        warpgroup_arrive();
+        // Each way with an arrival of its own: one before the branch makes the compiler wait for
+        // every WGMMA.
+        const auto multiply = [&](int first, auto count) {
+          warpgroup_fence_operand(acc);
+          warpgroup_arrive();
 #pragma unroll
-        for (int i = 0; i < kSteps; ++i) {
-          const int k = kSteps == kTileK / 16 ? i : reader.slice * kSteps + i;
-          gemm(mma, a(_, _, k), b(_, _, k), acc);
-          mma.accumulate_ = GMMA::ScaleOut::One;
+          for (int i = 0; i < decltype(count)::value; ++i) {
+            gemm(mma, a(_, _, first + i), b(_, _, first + i), acc);
+            mma.accumulate_ = GMMA::ScaleOut::One;
+          }
+          warpgroup_commit_batch();
+          warpgroup_wait<1>();
+          warpgroup_fence_operand(acc);
+        };
+        if (kSteps == kTileK / 16 || reader.whole) {
+          multiply(0, Int<kTileK / 16>{});
+        } else {
+          multiply(reader.slice * kSteps, Int<kSteps>{});
         }
-        warpgroup_commit_batch();
-        warpgroup_wait<1>();
-        warpgroup_fence_operand(acc);
         reader.started();
       }
       warpgroup_wait<0>();
       warpgroup_fence_operand(acc);
       reader.finished();
-      if constexpr (C::kBothSparse) {  // the other group may still read the stages
+      if constexpr (C::kOneTile) {  // the other group may still read the stages
         cutlass::arch::NamedBarrier::sync(128 * kConsumerGroups, kConsumersBarrier);
+      }
+      if (C::kOneTile && !C::kBothSparse && p.log2_split > 0) {
+        if (empty) clear(acc);
+        if (!add_parts(smem.staging_of(group), 1 << p.log2_split, acc)) return;
+        empty = false;
       }
       const std::int32_t row = tile.group * kTileRows + group * kGroupRows;
       if (!empty) {

@@ -13,15 +13,24 @@ void launch_config(const Params& params, int num_sms, cudaStream_t stream) {
   cuda_check(cudaFuncSetAttribute(product_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   smem_bytes<C>()),
              "bsr_gemm: sm90");
-  const int ctas = C::kBothSparse ? params.num_tiles : std::min(num_sms, params.num_tiles);
-  product_kernel<C><<<ctas, kThreads, smem_bytes<C>(), stream>>>(params);
-  cuda_check(cudaGetLastError(), "bsr_gemm: sm90");
+  cudaLaunchAttribute cluster;
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {1u << params.log2_split, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim =
+      C::kOneTile ? params.num_tiles << params.log2_split : std::min(num_sms, params.num_tiles);
+  config.blockDim = kThreads;
+  config.dynamicSmemBytes = smem_bytes<C>();
+  config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = params.log2_split > 0 ? 1 : 0;
+  cuda_check(cudaLaunchKernelEx(&config, product_kernel<C>, params), "bsr_gemm: sm90");
 }
 
 template <class Element, Major kSparse, Major kDense, int kInner>
 void launch_tile(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream) {
   if (key.tile_cols == 64) {
-    launch_config<Config<Element, kSparse, kDense, kInner, 64, 8>>(params, num_sms, stream);
+    launch_config<Config<Element, kSparse, kDense, kInner, 64, 4>>(params, num_sms, stream);
   } else {
     launch_config<Config<Element, kSparse, kDense, kInner, 256, 4>>(params, num_sms, stream);
   }

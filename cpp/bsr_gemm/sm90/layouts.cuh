@@ -78,12 +78,8 @@ struct Layouts {
       return box<C::kDense, kDenseInner, C::kTileCols>(col, k);
     }
   }
-  /// Where the eight contiguous elements at (row, k) of a sparse tile lie, in bytes.
-  __device__ static int sparse_unit(int row, int k) {
-    const int inner = C::kSparse == Major::k ? k % C::kInner : row % C::kInner;
-    const int box =
-        C::kSparse == Major::k ? sparse_box(row, k - inner) : sparse_box(row - inner, k);
-    const int offset = (box + inner) * 2;
+  /// Where a byte of a sparse tile lies, seen without the swizzle.
+  __device__ static int swizzled(int offset) {
     constexpr int kSwizzle = (C::kInner / 8 - 1) * 16;
     return offset ^ (offset >> 3 & kSwizzle);
   }
@@ -96,6 +92,7 @@ template <class C>
 struct OwnStaging {
   alignas(1024) unsigned char staging[kConsumerGroups][kStagingBytes];
 };
+struct NoStaging {};
 struct PairList {
   int2 pairs[kListedBlocks];  // where each block stands in the lists of the two groups
   int num_pairs;
@@ -103,7 +100,9 @@ struct PairList {
 
 /// Two CTAs on an SM leave no room for staging: it lies on the stages, which are free by then.
 template <class C>
-struct SharedStorage : std::conditional_t<C::kBothSparse, PairList, OwnStaging<C>> {
+struct SharedStorage
+    : std::conditional_t<C::kBothSparse, PairList,
+                         std::conditional_t<C::kOneTile, NoStaging, OwnStaging<C>>> {
   using L = Layouts<C>;
   alignas(1024) typename C::Element sparse[C::kStages][L::kSparseElements];
   alignas(1024) typename C::Element dense[C::kStages][L::kDenseElements];
@@ -112,7 +111,7 @@ struct SharedStorage : std::conditional_t<C::kBothSparse, PairList, OwnStaging<C
   std::uint32_t masks[C::kStages];
 
   __device__ unsigned char* staging_of(int group) {
-    if constexpr (C::kBothSparse) {
+    if constexpr (C::kOneTile) {
       static_assert(sizeof(sparse) >= kConsumerGroups * kStagingBytes);
       return reinterpret_cast<unsigned char*>(sparse) + group * kStagingBytes;
     } else {

@@ -63,6 +63,13 @@ void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, Pa
 
 }  // namespace
 
+int split_of(std::int64_t tiles, int num_sms) {
+  constexpr int kMostCtas = 8;  // of a cluster
+  int split = 1;
+  while (2 * split <= kMostCtas && tiles * 2 * split <= 2 * num_sms) split *= 2;
+  return split;
+}
+
 std::int64_t num_tiles(const Problem& p, int tile_cols) {
   const Sides s = sides_of(p);
   return ceil_div(s.rows, kTileRows) * ceil_div(s.cols, tile_cols);
@@ -90,6 +97,8 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   params.rows = static_cast<std::int32_t>(s.rows);
   params.cols = static_cast<std::int32_t>(s.cols);
   params.num_tiles = static_cast<std::int32_t>(num_tiles(p, key.tile_cols));
+  const int split = key.tile_cols == kNarrowTile ? split_of(params.num_tiles, p.device.num_sms) : 1;
+  params.log2_split = log2_of(split);
   set_sparse(s, matrix.values, key, &params);
   set_dense(s, left ? args.b.dense : args.a.dense, key, &params);
   set_out(p, args, left, &params);
@@ -97,7 +106,8 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   if (log_enabled()) {
     log_once(cat("bsr_gemm sm90 tile=", kTileRows, "x", key.tile_cols, "x", kTileK,
                  " inner=", key.inner, " sparse=", key.sparse == Major::k ? "k" : "rows",
-                 " dense=", key.dense == Major::k ? "k" : "cols", " tiles=", params.num_tiles));
+                 " dense=", key.dense == Major::k ? "k" : "cols", " tiles=", params.num_tiles,
+                 " split=", split));
   }
   const DeviceGuard guard(p.device.device);
   const auto launch = key.inner == 16 ? launch_16 : key.inner == 32 ? launch_32 : launch_64;

@@ -45,10 +45,12 @@ class Producer {
     TilesOf<C> tiles(p_);
     while (tiles.valid()) {
       const Tile tile = tiles.take();
-      Step step = fetch(tile, 0);
+      // Two ahead: they arrive while the stages before are waited for.
+      Step step = fetch(tile, 0), next = fetch(tile, 1);
       for (int t = 0; t < tile.steps; ++t) {
         const Step now = step;
-        step = fetch(tile, t + 1);  // arrives while the stage is waited for
+        step = next;
+        next = fetch(tile, t + 2);
         const std::uint32_t mask = mask_of(now);
         wait(&smem_.empty[stage], phase ^ 1);
         load(tile, now, mask, stage);
@@ -97,7 +99,15 @@ class Producer {
 
   /// Bit k / 16 * 2 + row / 64: whether some block lies there.
   __device__ std::uint32_t mask_of(const Step& step) const {
-    return __reduce_or_sync(0xffffffffu, step.value >= 0 ? bits_ : 0u);
+    std::uint32_t mask = __reduce_or_sync(0xffffffffu, step.value >= 0 ? bits_ : 0u);
+    if constexpr (C::kInner == 16) {
+      // A stage that is multiplied as a whole costs less than three slices one by one.
+      for (int group = 0; group < kConsumerGroups; ++group) {
+        const std::uint32_t whole = kWholeStage << group;
+        if (__popc(mask & whole) >= 3) mask |= whole;
+      }
+    }
+    return mask;
   }
 
   __device__ void load(const Tile& tile, const Step& step, std::uint32_t mask, int stage) {
@@ -144,29 +154,30 @@ class Producer {
                                  step.value);
   }
 
-  /// Every thread copies units of 16 bytes; zeros where a row has no block.
+  /// Every thread copies units of 16 bytes; zeros where a row has no block. Without branches, so
+  /// that the units' addresses are computed side by side: a warp on its own waits for each
+  /// instruction.
   __device__ void copy_sparse(const Step& step, std::uint32_t mask, int stage) {
     constexpr int kUnits = L::kSparseElements / 8 / 128;  // of a thread
     constexpr int kLine = C::kInner / 8;                  // units
     constexpr int kLines = C::kSparse == Major::k ? kTileRows : kTileK;
-    const std::uint32_t to = shared_address(smem_.sparse[stage]);
+    const std::uint32_t to = shared_address(smem_.sparse[stage]) + L::swizzled(thread_ * 16);
     const auto* values = static_cast<const Element*>(p_.sparse_values);
-#pragma unroll 4
+#pragma unroll
     for (int i = 0; i < kUnits; ++i) {
-      const int unit = i * 128 + thread_;
-      const int line = unit / kLine % kLines;
-      const int inner = unit / (kLine * kLines) * C::kInner + unit % kLine * 8;
+      const int line = i * (128 / kLine) % kLines + thread_ / kLine;
+      const int inner = i * 128 / (kLine * kLines) * C::kInner + thread_ % kLine * 8;
       const int row = C::kSparse == Major::k ? line : inner;
       const int k = C::kSparse == Major::k ? inner : line;
       const int box = ((row >> log2_rows_) << (kLog2TileK - log2_k_)) + (k >> log2_k_);
       const std::int32_t value = __shfl_sync(0xffffffffu, step.value, box);
-      if ((mask >> (k / 16 * kConsumerGroups + row / kGroupRows) & 1) == 0) continue;
+      const bool wanted = (mask >> (k / 16 * kConsumerGroups + row / kGroupRows) & 1) != 0;
       const int block_row = row & block_row_mask(), block_k = (step.k + k) & block_k_mask();
       const std::int64_t from =
           max(value, 0) * p_.sparse_block_stride +
           (C::kSparse == Major::k ? block_row * p_.sparse_line_stride + block_k
                                   : block_k * p_.sparse_line_stride + block_row);
-      copy_async(to + L::sparse_unit(row, k), values + from, value >= 0 ? 16 : 0);
+      copy_async_if(wanted, to + i * 128 * 16, values + from, value >= 0 ? 16 : 0);
     }
     arrive_after_copies(&smem_.full[stage]);
   }

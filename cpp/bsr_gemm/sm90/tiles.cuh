@@ -56,6 +56,38 @@ class Tiles {
   RowGroup group_{};
 };
 
+/// The one tile of a CTA, or a part of its list.
+class SplitTiles {
+ public:
+  __device__ explicit SplitTiles(const Params& p) : p_(p) {}
+
+  __device__ bool valid() const { return !taken_; }
+  __device__ Tile take() {
+    taken_ = true;
+    const int log2_split = p_.log2_split;
+    const auto index = static_cast<std::int32_t>(blockIdx.x >> log2_split);
+    const auto part = static_cast<std::int32_t>(blockIdx.x & ((1u << log2_split) - 1));
+    const int4 raw =
+        __ldg(reinterpret_cast<const int4*>(p_.lists.groups) + index % p_.lists.num_groups);
+    const RowGroup& group = reinterpret_cast<const RowGroup&>(raw);
+    const std::int64_t length = group.length;
+    Tile tile;
+    tile.group = group.index;
+    tile.col = index / p_.lists.num_groups * kCols;
+    tile.begin = group.begin + (length * part >> log2_split);
+    tile.end = group.begin + (length * (part + 1) >> log2_split);
+    tile.steps = static_cast<std::int32_t>(
+        (((tile.end - tile.begin) << p_.log2_block_k) + kTileK - 1) / kTileK);
+    return tile;
+  }
+
+ private:
+  static constexpr int kCols = 64;
+
+  const Params& p_;
+  bool taken_ = false;
+};
+
 /// The one tile of a CTA: the hardware deals CTAs to the SMs as these get ready. By panels of
 /// column groups.
 class PairTiles {
@@ -82,6 +114,8 @@ class PairTiles {
 };
 
 template <class C>
-using TilesOf = std::conditional_t<C::kBothSparse, PairTiles, Tiles<C::kTileCols>>;
+using TilesOf =
+    std::conditional_t<C::kBothSparse, PairTiles,
+                       std::conditional_t<C::kOneTile, SplitTiles, Tiles<C::kTileCols>>>;
 
 }  // namespace sparsek::bsr::sm90
