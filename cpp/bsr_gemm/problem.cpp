@@ -73,9 +73,7 @@ Product product_of(const BsrGemmArgs& args) {
             a ? "a" : "b", " block-sparse");
     return Product::sampled;
   }
-  require(a || b, ErrorKind::unsupported,
-          "a, b: expected at least one block-sparse matrix, or a pattern for the result, got two "
-          "dense matrices");
+  if (!a && !b) return Product::dense;
   return a && b ? Product::sparse_sparse : a ? Product::sparse_dense : Product::dense_sparse;
 }
 

@@ -13,6 +13,7 @@ enum class Product : std::uint8_t {
   dense_sparse,   // dense x BSR -> dense
   sparse_sparse,  // BSR x BSR -> dense
   sampled,        // dense x dense -> BSR
+  dense,          // dense x dense -> dense
 };
 
 struct BlockShape {

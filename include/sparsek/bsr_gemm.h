@@ -29,7 +29,8 @@ struct MatrixOperand {
 ///
 ///   BSR x dense -> dense,  dense x BSR -> dense,  BSR x BSR -> dense,
 ///   dense x dense -> BSR: the product sampled at the pattern of `out`; c, where given, has that
-///   same pattern.
+///   same pattern,
+///   dense x dense -> dense.
 ///
 /// float16 and bfloat16 (float32 on the CPU too), accumulated in float32; out has the inputs' dtype
 /// or float32, and c has out's dtype. c may be out itself.

@@ -66,6 +66,7 @@ void run(const Problem& p, const BsrGemmArgs& args) {
     case Product::dense_sparse: return run_one_sparse(p, args);
     case Product::sparse_sparse: return run_pairs(p, args);
     case Product::sampled: return run_sampled(p, args);
+    case Product::dense: return run_dense(p, args);
   }
 }
 

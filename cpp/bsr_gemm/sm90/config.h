@@ -10,16 +10,15 @@ constexpr int kTileRows = 128;
 constexpr int kTileK = 64;
 constexpr int kConsumerGroups = 2;  // warp groups that multiply
 constexpr int kGroupRows = 64;      // rows of the tile that each one takes: those of one WGMMA
-constexpr int kThreads = 128 * (kConsumerGroups + 1);
 static_assert(kGroupRows * kConsumerGroups == kTileRows);
 // Named barriers besides those of the consumer groups, 1 + group.
 constexpr int kConsumersBarrier = 1 + kConsumerGroups;
-constexpr int kProducerBarrier = 2 + kConsumerGroups;
 /// The bits of Producer::bits that say that the first group has work in all of a stage.
 constexpr std::uint32_t kWholeStage = 0x55;
 /// What stands in place of a stage's mask where the walk over k has ended, which the consumers do
 /// not know beforehand where both operands are sparse.
 constexpr std::uint32_t kEndOfTile = 1u << 31;
+constexpr int kSampledCols = 256;  // of a tile of a sampled product
 /// Column groups that are finished before the next ones: the values of those lie in L2 by then.
 constexpr int kPanelGroups = 16;
 
@@ -52,15 +51,27 @@ struct Config {
   // the other stores, and where there are few tiles both load.
   static constexpr bool kOneTile = kBothSparse || kTileCols == 64;
   static constexpr int kCtasPerSm = kOneTile ? 2 : 1;
+  // One warp more than the consumers' leaves each thread of two CTAs 112 registers, which the
+  // compiler can count on; of what setmaxnreg would give, it does not.
+  static constexpr int kProducerThreads = kBothSparse ? 32 : 128;
+  static constexpr int kThreads = 128 * kConsumerGroups + kProducerThreads;
   // TMA takes as long for a line of 32 bytes as for one of 128: the smallest blocks go by cp.async.
 #ifndef TRY_ASYNC
 #define TRY_ASYNC 16
 #endif
   static constexpr bool kSparseByTma = kInner > TRY_ASYNC || kKind != Kind::one_sparse;
-  // Of one thread; they add up to what a launch of kThreads gets.
-  static constexpr int kProducerRegisters = kSparseByTma ? 40 : 56;
+#ifndef TRY_TEAMS
+#define TRY_TEAMS 2
+#endif
+  static constexpr int kProducerTeams =
+      kKind == Kind::one_sparse && kInner < 64 && !kOneTile ? TRY_TEAMS : 1;
+  // Of one thread; they add up to what a launch gets, where registers are dealt out.
+  static constexpr int kProducerRegisters =
+      !kSparseByTma && kProducerTeams > 1                                 ? 80
+      : !kSparseByTma || kProducerTeams > 1 || (kOneTile && !kBothSparse) ? 56
+                                                                          : 40;
   static constexpr int kConsumerRegisters =
-      kOneTile ? (kSparseByTma ? 96 : 88) : (kSparseByTma ? 232 : 224);
+      ((kOneTile ? 3 * 80 : 3 * 168) - kProducerRegisters) / 2 / 8 * 8;
 };
 
 }  // namespace sparsek::bsr::sm90

@@ -32,6 +32,7 @@ struct Consumer {
     __device__ Reader(SharedStorage<C>& smem, int group)
         : smem_(smem), my_bits_(kWholeStage << group) {}
 
+    /// Where both operands are sparse, the number of steps is not known: kEndOfTile comes.
     __device__ void begin(int steps) { left_ = steps; }
 
     /// Moves to the next slice of k where this group of rows has a block.
@@ -152,7 +153,7 @@ struct Consumer {
     TilesOf<C> tiles(p);
     while (tiles.valid()) {
       const Tile tile = tiles.take();
-      reader.begin(tile.steps);
+      reader.begin(C::kBothSparse ? 1 : tile.steps);
       mma.accumulate_ = GMMA::ScaleOut::Zero;
       bool empty = true;
       // What is skipped is skipped by the search for work: a branch around a WGMMA makes the

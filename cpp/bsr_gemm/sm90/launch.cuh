@@ -19,7 +19,7 @@ void launch_config(const Params& params, int num_sms, cudaStream_t stream) {
   cudaLaunchConfig_t config{};
   config.gridDim =
       C::kOneTile ? params.num_tiles << params.log2_split : std::min(num_sms, params.num_tiles);
-  config.blockDim = kThreads;
+  config.blockDim = C::kThreads;
   config.dynamicSmemBytes = smem_bytes<C>();
   config.stream = stream;
   config.attrs = &cluster;

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cutlass/arch/barrier.h>
-
 #include <cute/arch/copy_sm90_tma.hpp>
 
 #include "bsr_gemm/sm90/layouts.cuh"
@@ -56,8 +54,9 @@ struct Boxes {
   }
 };
 
-/// Fills the stages of a tile of two sparse operands: first the k blocks that its group of rows and
-/// its group of columns both have are found, by their bits, then both operands' blocks are loaded.
+/// The warp that fills the stages of a tile of two sparse operands: first the k blocks that its
+/// group of rows and its group of columns both have are found, by their bits, then both operands'
+/// blocks are loaded.
 template <class C>
 class PairProducer {
  public:
@@ -67,9 +66,9 @@ class PairProducer {
   __device__ PairProducer(const Params& p, SharedStorage<C>& smem)
       : p_(p),
         smem_(smem),
-        thread_(threadIdx.x % 128),
-        a_(Boxes::of<C, C::kSparse>(thread_ % 32, p.log2_block_rows, p.log2_block_k)),
-        b_(Boxes::of<C, C::kDense>(thread_ % 32, p.log2_block_cols, p.log2_block_k)) {
+        lane_(threadIdx.x % 32),
+        a_(Boxes::of<C, C::kSparse>(lane_, p.log2_block_rows, p.log2_block_k)),
+        b_(Boxes::of<C, C::kDense>(lane_, p.log2_block_cols, p.log2_block_k)) {
     // Wanted wherever some row has a block in its slice of k.
     b_slices_ = 0;
     for (int slice = 0; slice < kTileK / 16; ++slice) {
@@ -89,13 +88,13 @@ class PairProducer {
     const std::uint32_t* const b_bits =
         p_.col_lists.bits + col_group * std::int64_t{p_.col_lists.bit_words};
     for (std::int32_t word = 0; word < p_.lists.bit_words; word += kListedBlocks / 32) {
-      sync();  // the last list has been read
-      if (thread_ < 32) list_pairs(a_bits, b_bits, word + thread_);
-      sync();
+      __syncwarp();  // the last list has been read
+      list_pairs(a_bits, b_bits, word + lane_);
+      __syncwarp();
       load_listed();
     }
     wait(&smem_.empty[stage_], phase_ ^ 1);
-    if (thread_ == 0) {
+    if (lane_ == 0) {
       smem_.masks[stage_] = kEndOfTile;
       arrive(&smem_.full[stage_]);
     }
@@ -106,9 +105,7 @@ class PairProducer {
     std::int32_t a, b;
   };
 
-  static __device__ void sync() { cutlass::arch::NamedBarrier::sync(128, kProducerBarrier); }
-
-  /// One warp, a word of 32 k blocks for each lane.
+  /// A word of 32 k blocks for each lane.
   __device__ void list_pairs(const std::uint32_t* a_bits, const std::uint32_t* b_bits,
                              std::int32_t word) {
     const bool inside = word < p_.lists.bit_words;
@@ -119,7 +116,7 @@ class PairProducer {
       const int a_other = __shfl_up_sync(0xffffffffu, a_upto, offset);
       const int b_other = __shfl_up_sync(0xffffffffu, b_upto, offset);
       const int other = __shfl_up_sync(0xffffffffu, upto, offset);
-      if (thread_ < offset) continue;
+      if (lane_ < offset) continue;
       a_upto += a_other;
       b_upto += b_other;
       upto += other;
@@ -132,7 +129,7 @@ class PairProducer {
     }
     a_listed_ += __shfl_sync(0xffffffffu, a_upto, 31);
     b_listed_ += __shfl_sync(0xffffffffu, b_upto, 31);
-    if (thread_ == 31) smem_.num_pairs = upto;
+    if (lane_ == 31) smem_.num_pairs = upto;
   }
 
   __device__ void load_listed() {
@@ -169,11 +166,10 @@ class PairProducer {
     const int bytes = __popc(__ballot_sync(0xffffffffu, a_wanted)) * a_.bytes() +
                       __popc(__ballot_sync(0xffffffffu, b_wanted)) * b_.bytes();
     std::uint64_t* const full = &smem_.full[stage_];
-    if (thread_ == 0) {
+    if (lane_ == 0) {
       smem_.masks[stage_] = mask;
       arrive_expecting(full, bytes);
     }
-    if (thread_ % 4 != thread_ / 32) return;
     if (a_wanted) {
       a_.load<C::kSparse>(p_.sparse_map, full, &smem_.sparse[stage_][L::sparse_box(a_.row, a_.k)],
                           k + a_.k, p_.log2_block_k, values.a);
@@ -186,7 +182,7 @@ class PairProducer {
 
   const Params& p_;
   SharedStorage<C>& smem_;
-  int thread_;
+  int lane_;
   Boxes a_, b_;
   std::uint32_t b_slices_ = 0;  // both rows' bits of the slices of k that this lane's box lies in
   std::int64_t a_begin_ = 0, a_end_ = 0, b_begin_ = 0, b_end_ = 0;

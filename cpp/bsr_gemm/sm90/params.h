@@ -59,14 +59,16 @@ struct Params {
   bool aligned;     // out takes 16-byte stores
 };
 
-/// Dense x dense at the blocks of a pattern.
+/// Dense x dense at the blocks of a pattern, or all of it: then there are no lists.
 struct SampledParams {
   CUtensorMap row_map;  // of the operand along the pattern's rows
   CUtensorMap col_map;
-  Lists lists;  // of the pattern
+  bool whole;
+  std::int32_t rows, cols;  // of a whole result
+  Lists lists;              // of the pattern
   int log2_block_rows;
-  int log2_block_cols;
-  std::int32_t steps;  // K tiles
+  int log2_block_cols;  // in a whole result those of half a tile
+  std::int32_t steps;   // K tiles
   std::int64_t out_block_stride;
   std::int64_t c_block_stride;
   Matrix out;  // of a block, dense_stride that along its columns

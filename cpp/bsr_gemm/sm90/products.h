@@ -13,6 +13,7 @@ namespace sparsek::bsr::sm90 {
 void run_one_sparse(const Problem& problem, const BsrGemmArgs& args);
 void run_pairs(const Problem& problem, const BsrGemmArgs& args);
 void run_sampled(const Problem& problem, const BsrGemmArgs& args);
+void run_dense(const Problem& problem, const BsrGemmArgs& args);
 
 /// Tiles of 128 rows of the sparse operand and `tile_cols` columns.
 std::int64_t num_tiles(const Problem& problem, int tile_cols);
@@ -38,17 +39,21 @@ inline Matrix matrix_of(const TensorView& tensor, bool rows_first) {
   return {tensor.data, tensor.stride[rows_first ? 0 : 1], tensor.stride[rows_first ? 1 : 0]};
 }
 
-/// The result of a kernel, and c.
+/// `rows_inner`: the kernel's rows are contiguous in the result.
 template <class P>
-void set_out(const Problem& p, const BsrGemmArgs& args, bool rows_first, P* params) {
-  const TensorView& out = args.out.dense;
-  params->out = matrix_of(out, rows_first);
-  if (args.beta != 0) params->c = matrix_of(args.c.dense, rows_first);
+void set_factors(const Problem& p, const BsrGemmArgs& args, bool rows_inner, P* params) {
   params->alpha = args.alpha;
   params->beta = args.beta;
   params->wide_out = p.out_dtype == DType::float32;
-  params->rows_inner = (p.out_access.axis == 0) == rows_first;
+  params->rows_inner = rows_inner;
   params->aligned = p.out_access.alignment == 16;
+}
+
+/// A dense result, and c.
+inline void set_out(const Problem& p, const BsrGemmArgs& args, bool rows_first, Params* params) {
+  params->out = matrix_of(args.out.dense, rows_first);
+  if (args.beta != 0) params->c = matrix_of(args.c.dense, rows_first);
+  set_factors(p, args, (p.out_access.axis == 0) == rows_first, params);
 }
 
 /// Boxes of blocks of (nnz, bm, bk) values, of which axis `k_axis` is that of k.

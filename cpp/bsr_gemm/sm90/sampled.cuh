@@ -12,11 +12,15 @@ namespace sparsek::bsr::sm90 {
 
 /// Persistent CTAs: one warp group fills stages, two multiply 64 rows of the tile each.
 template <class C>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(C::kThreads, 1)
     sampled_kernel(const __grid_constant__ SampledParams p) {
   extern __shared__ unsigned char raw_smem[];
   auto& smem = *reinterpret_cast<SharedStorage<C>*>(
       (reinterpret_cast<std::uintptr_t>(raw_smem) + 1023) / 1024 * 1024);
+  if (threadIdx.x == 128 * kConsumerGroups) {  // the first copies wait for the descriptors
+    cute::prefetch_tma_descriptor(&p.row_map);
+    cute::prefetch_tma_descriptor(&p.col_map);
+  }
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::kStages; ++i) {
       cutlass::arch::ClusterBarrier::init(&smem.full[i], 1);
@@ -38,12 +42,12 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 template <class Element, Major kRows, Major kCols, int kInner>
 void launch_sampled_config(const SampledParams& params, int ctas, cudaStream_t stream) {
-  using C = Config<Element, kRows, kCols, kInner, 256, 4, Kind::sampled>;
+  using C = Config<Element, kRows, kCols, kInner, kSampledCols, 4, Kind::sampled>;
   constexpr int kSmemBytes = sizeof(SharedStorage<C>) + 1024;
   cuda_check(cudaFuncSetAttribute(sampled_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   kSmemBytes),
              "bsr_gemm: sm90");
-  sampled_kernel<C><<<ctas, kThreads, kSmemBytes, stream>>>(params);
+  sampled_kernel<C><<<ctas, C::kThreads, kSmemBytes, stream>>>(params);
   cuda_check(cudaGetLastError(), "bsr_gemm: sm90");
 }
 

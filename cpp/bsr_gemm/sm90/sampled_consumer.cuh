@@ -98,8 +98,9 @@ class SampledConsumer {
     store_by_fours<kCols>(
         smem_.staging_of(group_), p_.alpha, p_.rows_inner, num_cols, 1 + group_, acc,
         [&](std::int32_t row, std::int32_t col, float (&values)[4]) {
-          if (col >= num_cols) return;
           row += group_ * kGroupRows;
+          if (p_.whole) return put_whole(tile, row, col, values);
+          if (col >= num_cols) return;
           const std::int64_t entry = tile.first + (col >> log2_cols);
           const std::int64_t block =
               __ldg(p_.lists.values + (entry << log2_rows_in_group) + (row >> log2_rows));
@@ -112,6 +113,18 @@ class SampledConsumer {
               block * p_.c_block_stride + row * p_.c.sparse_stride + col * p_.c.dense_stride,
               p_.rows_inner ? p_.c.sparse_stride : p_.c.dense_stride, 4, values);
         });
+  }
+
+  /// Of a result that is dense, as far as it goes.
+  __device__ void put_whole(const SampledTile& tile, std::int32_t row, std::int32_t col,
+                            float (&values)[4]) {
+    row += tile.group * kTileRows;
+    col += static_cast<std::int32_t>(tile.first) << p_.log2_block_cols;
+    if (row >= p_.rows || col >= p_.cols) return;
+    put_four<Element>(p_, row * p_.out.sparse_stride + col * p_.out.dense_stride,
+                      row * p_.c.sparse_stride + col * p_.c.dense_stride,
+                      p_.rows_inner ? p_.c.sparse_stride : p_.c.dense_stride,
+                      min(4, p_.rows_inner ? p_.rows - row : p_.cols - col), values);
   }
 
   const SampledParams& p_;

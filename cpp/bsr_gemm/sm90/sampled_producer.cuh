@@ -36,8 +36,9 @@ class SampledProducer {
       const bool has_col_box = mine_ && col_box_ < num_cols;
       std::int32_t col = 0;
       if (has_col_box) {
-        col = (p_.lists.cols[tile.first + (col_box_ >> p_.log2_block_cols)] << p_.log2_block_cols) +
-              (col_box_ & ((1 << p_.log2_block_cols) - 1));
+        const std::int64_t entry = tile.first + (col_box_ >> p_.log2_block_cols);
+        const auto block = p_.whole ? static_cast<std::int32_t>(entry) : p_.lists.cols[entry];
+        col = (block << p_.log2_block_cols) + (col_box_ & ((1 << p_.log2_block_cols) - 1));
       }
       const std::uint32_t bytes = 2 * kTileK * (kTileRows + num_cols);
       for (int k = 0; k < p_.steps * kTileK; k += kTileK) {

@@ -18,7 +18,12 @@ template <int kTileCols>
 class SampledTiles {
  public:
   __device__ explicit SampledTiles(const SampledParams& p)
-      : begins_(p.lists.begins), in_tile_(kTileCols >> p.log2_block_cols) {
+      : p_(p), begins_(p.lists.begins), in_tile_(kTileCols >> p.log2_block_cols) {
+    if (p.whole) {
+      next_ = blockIdx.x;
+      end_ = static_cast<std::int64_t>(row_tiles()) * col_tiles();
+      return;
+    }
     const std::int64_t total = begins_[p.lists.num_groups];
     next_ = total * blockIdx.x / gridDim.x;
     end_ = total * (blockIdx.x + 1) / gridDim.x;
@@ -32,6 +37,7 @@ class SampledTiles {
   __device__ bool valid() const { return next_ < end_; }
 
   __device__ SampledTile take() {
+    if (p_.whole) return take_whole();
     while (begins_[group_ + 1] <= next_) ++group_;
     const std::int64_t stop = min(min(end_, begins_[group_ + 1]), next_ + in_tile_);
     const SampledTile tile{group_, next_, static_cast<std::int32_t>(stop - next_)};
@@ -40,6 +46,25 @@ class SampledTiles {
   }
 
  private:
+  __device__ std::int32_t row_tiles() const { return (p_.rows + kTileRows - 1) / kTileRows; }
+  __device__ std::int32_t col_tiles() const { return (p_.cols + kTileCols - 1) / kTileCols; }
+
+  /// Every tile of a whole result, by panels of columns; entry i stands for the i-th half of a
+  /// tile.
+  __device__ SampledTile take_whole() {
+    constexpr int kPanel = 8;  // tiles
+    const std::int32_t rows = row_tiles(), cols = col_tiles();
+    const auto index = static_cast<std::int32_t>(next_);
+    const std::int32_t panel = index / (rows * kPanel), in_panel = index % (rows * kPanel);
+    const std::int32_t width = min(kPanel, cols - panel * kPanel);
+    const std::int32_t col = panel * kPanel + in_panel % width;
+    next_ += gridDim.x;
+    const std::int32_t left = p_.cols - col * kTileCols;
+    return {in_panel / width, std::int64_t{col} * in_tile_,
+            min(in_tile_, (left + kTileCols / 2 - 1) / (kTileCols / 2))};
+  }
+
+  const SampledParams& p_;
   const std::int64_t* begins_;
   std::int32_t in_tile_;
   std::int32_t group_ = 0;
