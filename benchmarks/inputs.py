@@ -79,9 +79,14 @@ def make_bsr(case: BsrCase, generator: torch.Generator) -> BsrInputs:
 def random_structure(case: BsrCase, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
     """row_offsets and col_indices of a (size, size) matrix."""
     count = case.size // case.block
-    order = torch.rand(count, count, generator=generator, device=case.device)
-    cols = order.topk(case.blocks_in_row).indices.sort().values.int().reshape(-1)
-    return torch.arange(count + 1, device=case.device) * case.blocks_in_row, cols
+    order = torch.rand(count, count, generator=generator, device=case.device).argsort()
+    lengths = torch.tensor(case.row_lengths, device=case.device)
+    if case.zipf:
+        lengths = lengths[torch.randperm(count, generator=generator, device=case.device)]
+    kept = torch.arange(count, device=case.device) < lengths[:, None]
+    chosen = torch.zeros(count, count, dtype=torch.bool, device=case.device).scatter_(1, order, kept)
+    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    return offsets, chosen.nonzero()[:, 1].int()
 
 
 def _random_values(case: BsrCase, structure: tuple, generator: torch.Generator) -> BSRMatrix:

@@ -75,3 +75,6 @@ class CusparseBsr(_Product):
 class CusparseBlockedEll(CusparseBsr):
     name = "cusparse/bell"
     make = BlockedEll
+
+    def declines(self, case: Case) -> str | None:
+        return super().declines(case) or ("rows of unequal length" if case.zipf else None)

@@ -111,6 +111,7 @@ class BsrCase:
     product  "dsd" BSR x dense, "dds" dense x BSR, "dss" BSR x BSR, "sdd" dense x dense sampled at BSR blocks; the
              letters are result, a, b
     density  of the blocks; every block row has equally many, as Blocked-ELL needs
+    zipf     but for these, whose block row i has about i^-0.75 times as many, the rows in a random order
     """
 
     name: str
@@ -119,6 +120,7 @@ class BsrCase:
     size: int
     density: float
     cols: int | None = None  # size; of b in "dsd"
+    zipf: bool = False
     group: str = "bsr_gemm"
     dtype: str = "float16"
     device: str = "cuda"
@@ -130,9 +132,18 @@ class BsrCase:
         return max(1, round(self.density * (self.size // self.block)))
 
     @property
+    def row_lengths(self) -> list[int]:
+        """Blocks of each block row; in a Zipf case of the longest, the second, and so on."""
+        count = self.size // self.block
+        if not self.zipf:
+            return [self.blocks_in_row] * count
+        weights = [(i + 1) ** -0.75 for i in range(count)]
+        return [min(count, max(1, round(count * self.blocks_in_row * w / sum(weights)))) for w in weights]
+
+    @property
     def nnz(self) -> int:
         """Stored blocks of one BSR matrix."""
-        return self.size // self.block * self.blocks_in_row
+        return sum(self.row_lengths)
 
     @property
     def num_cols(self) -> int:
@@ -155,7 +166,8 @@ class BsrCase:
     @property
     def params(self) -> dict:
         fields = asdict(self) | {"cols": self.num_cols, "nnz": self.nnz}
-        return {key: value for key, value in fields.items() if key not in ("name", "group", "op", "calls_in_graph")}
+        dropped = ("name", "group", "op", "calls_in_graph") + (() if self.zipf else ("zipf",))
+        return {key: value for key, value in fields.items() if key not in dropped}
 
     def estimate(self, backend: str) -> float:
         """Seconds that a backend of sparsek is expected to take; 0 where it is not known to be slow."""
@@ -227,14 +239,16 @@ def _small() -> list[Case]:
 
 def _bsr() -> list[Case]:
     cases: list[Case] = []
-    for block in (128, 64, 32):
+    for block in (128, 64, 32, 16):
         for density in (0.5, 0.25, 0.1):
             cases.append(BsrCase(f"bsr/dsd/b{block}/n8192/density{density}", "dsd", block, 8192, density))
     for product in ("dds", "dss", "sdd"):
         for block in (128, 64):
             cases.append(BsrCase(f"bsr/{product}/b{block}/n8192/density0.1", product, block, 8192, 0.1))
-    for block in (64, 32):  # a pruned weight on a few tokens: bound by memory
-        cases.append(BsrCase(f"bsr/dsd/b{block}/n8192/density0.1/cols64", "dsd", block, 8192, 0.1, cols=64))
+    cases.append(BsrCase("bsr/dss/b128/n8192/density0.25", "dss", 128, 8192, 0.25))
+    cases.append(BsrCase("bsr/dsd/b128/n8192/density0.1/zipf", "dsd", 128, 8192, 0.1, zipf=True))
+    for block, cols in ((128, 64), (64, 16), (64, 64), (64, 256), (32, 64)):  # a pruned weight on a few tokens
+        cases.append(BsrCase(f"bsr/dsd/b{block}/n8192/density0.1/cols{cols}", "dsd", block, 8192, 0.1, cols=cols))
     return cases
 
 

@@ -73,9 +73,7 @@ Product product_of(const BsrGemmArgs& args) {
             a ? "a" : "b", " block-sparse");
     return Product::sampled;
   }
-  require(a || b, ErrorKind::unsupported,
-          "a, b: expected at least one block-sparse matrix, or a pattern for the result, got two "
-          "dense matrices");
+  if (!a && !b) return Product::dense;
   return a && b ? Product::sparse_sparse : a ? Product::sparse_dense : Product::dense_sparse;
 }
 
@@ -151,6 +149,7 @@ Problem make_problem(const BsrGemmArgs& args) {
   problem.out_access = access_of(out);
   problem.a_planned = args.a_plan != nullptr;
   problem.b_planned = args.b_plan != nullptr;
+  problem.out_planned = args.out_plan != nullptr;
   problem.device = device_info(a.device);
   return problem;
 }

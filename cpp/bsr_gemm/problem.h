@@ -13,6 +13,7 @@ enum class Product : std::uint8_t {
   dense_sparse,   // dense x BSR -> dense
   sparse_sparse,  // BSR x BSR -> dense
   sampled,        // dense x dense -> BSR
+  dense,          // dense x dense -> dense
 };
 
 struct BlockShape {
@@ -43,6 +44,7 @@ struct Problem {
   Access out_access;
   bool a_planned = false;
   bool b_planned = false;
+  bool out_planned = false;
   DeviceInfo device;
 };
 

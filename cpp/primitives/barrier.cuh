@@ -44,10 +44,31 @@ __device__ inline void arrive(const std::uint64_t* barrier) {
                : "memory");
 }
 
-/// 16 bytes to shared memory: the first `bytes` of them copied, the others zero.
-__device__ inline void copy_async(std::uint32_t to, const void* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+__device__ inline void store_four(std::uint32_t to, float x, float y, float z, float w) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(x), "f"(y), "f"(z), "f"(w)
                : "memory");
+}
+
+/// From the shared memory of any CTA of the cluster.
+__device__ inline float4 load_four_of_cluster(std::uint32_t from) {
+  float4 four;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+               : "r"(from)
+               : "memory");
+  return four;
+}
+
+/// If wanted, 16 bytes to shared memory: the first `bytes` of them copied, the others zero.
+__device__ inline void copy_async_if(bool wanted, std::uint32_t to, const void* from, int bytes) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.s32 p, %3, 0;\n"
+      "@p cp.async.cg.shared.global [%0], [%1], 16, %2;\n"
+      "}\n" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(static_cast<int>(wanted))
+      : "memory");
 }
 
 /// Arrives once the copies of this thread have landed. Who waits must fence before tensor cores

@@ -23,29 +23,36 @@ Encode find_encode() {
 
 }  // namespace
 
-CUtensorMap make_tensor_map(const char* name, const TensorMapSpec& spec) {
+CUtensorMap make_tensor_map(const char* name, DType dtype, const void* data,
+                            std::initializer_list<MapAxis> axes, L2Fetch fetch) {
   static const Encode encode = find_encode();
-  constexpr int kRank = 4;
-  cuuint64_t shape[kRank];
-  cuuint64_t stride_bytes[kRank - 1];
-  for (int axis = 0; axis < kRank; ++axis) {
-    shape[axis] = static_cast<cuuint64_t>(spec.shape[axis]);
-    // A multiple of 16 is asked for even where the axis has one element and any stride will do.
-    if (axis > 0) {
-      stride_bytes[axis - 1] =
-          spec.shape[axis] > 1 ? static_cast<cuuint64_t>(spec.stride[axis]) * 2 : 16;
+  constexpr int kMaxAxes = 5;
+  cuuint64_t extents[kMaxAxes], stride_bytes[kMaxAxes];
+  cuuint32_t boxes[kMaxAxes], element_strides[kMaxAxes];
+  int rank = 0;
+  for (const MapAxis& axis : axes) {
+    extents[rank] = static_cast<cuuint64_t>(axis.extent);
+    boxes[rank] = static_cast<cuuint32_t>(axis.box);
+    element_strides[rank] = 1;
+    // A multiple of 16 bytes is asked for even where the axis has one element, whose stride callers
+    // fill with anything.
+    if (rank > 0) {
+      stride_bytes[rank - 1] = axis.extent > 1 ? static_cast<cuuint64_t>(axis.stride) * 2 : 16;
     }
+    ++rank;
   }
-  const cuuint32_t box[kRank] = {static_cast<cuuint32_t>(spec.box_columns),
-                                 static_cast<cuuint32_t>(spec.box_rows), 1, 1};
-  const cuuint32_t element_strides[kRank] = {1, 1, 1, 1};
+  const CUtensorMapSwizzle swizzle = boxes[0] == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : boxes[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                      : CU_TENSOR_MAP_SWIZZLE_32B;
   CUtensorMap map;
   const CUresult result = encode(
-      &map, spec.bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-      kRank, const_cast<void*>(spec.data), shape, stride_bytes, box, element_strides,
-      CU_TENSOR_MAP_INTERLEAVE_NONE,
-      spec.box_columns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      &map,
+      dtype == DType::bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+      static_cast<cuuint32_t>(rank), const_cast<void*>(data), extents, stride_bytes, boxes,
+      element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+      fetch == L2Fetch::bytes_256 ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+                                  : CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   require(result == CUDA_SUCCESS, ErrorKind::cuda, name, ": cuTensorMapEncodeTiled returned ",
           static_cast<int>(result));
   return map;

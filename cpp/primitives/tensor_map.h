@@ -3,20 +3,25 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <initializer_list>
+
+#include "sparsek/types.h"
 
 namespace sparsek {
 
-/// What TMA is to read: a 4-axis tensor of 16-bit elements whose first axis is contiguous.
-struct TensorMapSpec {
-  const void* data = nullptr;
-  bool bfloat16 = false;
-  std::int64_t shape[4] = {};   // innermost first
-  std::int64_t stride[4] = {};  // elements; stride[0] is 1
-  int box_columns = 0;          // 64 or 32: rows of 128 or 64 bytes, swizzled over all of them
-  int box_rows = 0;             // at most 256
+struct MapAxis {
+  std::int64_t extent;
+  std::int64_t stride;  // in elements; that of the first axis, which is contiguous, is not read
+  int box;
 };
 
-/// Throws Error (cuda) when the driver refuses.
-CUtensorMap make_tensor_map(const char* name, const TensorMapSpec& spec);
+/// How much of a line that is missing in L2 is fetched from memory.
+enum class L2Fetch : std::uint8_t { bytes_128, bytes_256 };
+
+/// A TMA descriptor of an array of 16-bit elements with up to 5 axes, innermost first, swizzled
+/// over the box's first axis (16, 32 or 64 elements); what lies outside reads as zero. Throws Error
+/// (cuda), naming the array, when the driver refuses.
+CUtensorMap make_tensor_map(const char* name, DType dtype, const void* data,
+                            std::initializer_list<MapAxis> axes, L2Fetch fetch);
 
 }  // namespace sparsek

@@ -29,7 +29,8 @@ struct MatrixOperand {
 ///
 ///   BSR x dense -> dense,  dense x BSR -> dense,  BSR x BSR -> dense,
 ///   dense x dense -> BSR: the product sampled at the pattern of `out`; c, where given, has that
-///   same pattern.
+///   same pattern,
+///   dense x dense -> dense.
 ///
 /// float16 and bfloat16 (float32 on the CPU too), accumulated in float32; out has the inputs' dtype
 /// or float32, and c has out's dtype. c may be out itself.
@@ -41,10 +42,11 @@ struct BsrGemmArgs {
   float alpha = 1.0f;
   float beta = 0.0f;
 
-  // What make_bsr_plan made of a's structure as left operand, and of b's as right one; null: the
-  // backends that need a plan decline.
+  // What make_bsr_plan made of a's structure and of a sampled product's pattern as left operands,
+  // and of b's as right one; null: the backends that need a plan decline.
   const void* a_plan = nullptr;
   const void* b_plan = nullptr;
+  const void* out_plan = nullptr;
 
   std::string_view backend;  // empty: the first that supports the problem
   void* stream = nullptr;    // cudaStream_t

@@ -27,7 +27,7 @@ MatrixOperand operand_of(const char* name, const Operand& operand) {
 
 void run(const Operand& a, const Operand& b, const std::optional<Operand>& c, const Operand& out,
          float alpha, float beta, const BoundBsrPlan* a_plan, const BoundBsrPlan* b_plan,
-         const std::string& backend, std::uintptr_t stream) {
+         const BoundBsrPlan* out_plan, const std::string& backend, std::uintptr_t stream) {
   BsrGemmArgs args;
   args.a = operand_of("a", a);
   args.b = operand_of("b", b);
@@ -37,6 +37,7 @@ void run(const Operand& a, const Operand& b, const std::optional<Operand>& c, co
   args.beta = beta;
   if (a_plan != nullptr) args.a_plan = a_plan->data;
   if (b_plan != nullptr) args.b_plan = b_plan->data;
+  if (out_plan != nullptr) args.out_plan = out_plan->data;
   args.backend = backend;
   args.stream = reinterpret_cast<void*>(stream);
   nb::gil_scoped_release release;
@@ -84,8 +85,8 @@ void bind_bsr_gemm(nb::module_& module) {
       "Bytes of the plan of a matrix as left or right operand; 0 where no backend uses one.");
 
   module.def("bsr_gemm", &run, nb::kw_only(), "a"_a, "b"_a, "c"_a.none(), "out"_a, "alpha"_a,
-             "beta"_a, "a_plan"_a.none(), "b_plan"_a.none(), "backend"_a, "stream"_a,
-             "See sparsek.bsr_gemm.");
+             "beta"_a, "a_plan"_a.none(), "b_plan"_a.none(), "out_plan"_a.none(), "backend"_a,
+             "stream"_a, "See sparsek.bsr_gemm.");
 }
 
 }  // namespace sparsek::python

@@ -102,8 +102,7 @@ def bsr_gemm(
         native_out = out._view()
 
     stream = library.stream(like)
-    one_sparse = isinstance(a, BSRMatrix) != isinstance(b, BSRMatrix)
-    planned = one_sparse and backend in (None, "sm90")  # what has use for a plan
+    planned = frameworks.of(a_values).dtype(a_values) != "float32" and backend in (None, "sm90")  # what has use for a plan
     _core.bsr_gemm(
         a=_native(a),
         b=_native(b),
@@ -113,6 +112,7 @@ def bsr_gemm(
         beta=float(beta),
         a_plan=a._plan(right=False) if planned and isinstance(a, BSRMatrix) else None,
         b_plan=b._plan(right=True) if planned and isinstance(b, BSRMatrix) else None,
+        out_plan=out._plan(right=False) if planned and out_pattern is not None else None,
         backend=backend or "",
         stream=stream,
     )

@@ -307,7 +307,7 @@ class BSRMatrix:
         Made on the GPU once for each structure, and waited for, since another stream may be the next to read it.
         """
         plans = self._structure.plans
-        if right not in plans and self.dtype != "float32":
+        if right not in plans:
             from . import _core
 
             view, plan = self._view(), None

@@ -102,6 +102,7 @@ def check(
     beta=0.0,
     out_dtype=None,
     free=45,
+    depth=37,
 ):
     device = device_of(backend)
     m_blocks, n_blocks, k_blocks = size
@@ -114,8 +115,8 @@ def check(
     pattern = None
     if product == "sampled":
         pattern, _ = sparse(rng, m_blocks, n_blocks, (bm, bk), density, **options)
-        a = a_full = dense(rng, m_blocks * bm, 37, dtype, device, order)
-        b = b_full = dense(rng, 37, n_blocks * bk, dtype, device, order)
+        a = a_full = dense(rng, m_blocks * bm, depth, dtype, device, order)
+        b = b_full = dense(rng, depth, n_blocks * bk, dtype, device, order)
     else:
         a, a_full = sparse(rng, m_blocks, k_blocks, (bm, bk), density, **options)
         if product == "sparse_dense":
@@ -278,112 +279,6 @@ def test_garbage_in_unchecked_structure_touches_nothing_else(backend, rng):
     ):
         assert torch.isfinite(result).all()
     bsr_gemm(x, x, out_pattern=matrix, backend=backend)
-
-
-SM90 = pytest.mark.gpu
-SM90_PRODUCTS = ["sparse_dense", "dense_sparse"]
-SM90_BLOCKS = [(rows, cols) for rows in (16, 32, 64, 128) for cols in (16, 32, 64, 128)]
-
-
-@SM90
-@pytest.mark.parametrize("order", ["row", "column"])
-@pytest.mark.parametrize("transposed", [False, True], ids=["plain", "transposed"])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
-@pytest.mark.parametrize("block", SM90_BLOCKS, ids=lambda block: f"{block[0]}x{block[1]}")
-@pytest.mark.parametrize("product", SM90_PRODUCTS)
-def test_sm90_blocks(product, block, dtype, transposed, order, rng):
-    options = {"block": block, "transposed": transposed, "order": order, "shuffled": True, "size": (11, 11, 9)}
-    check(product, "sm90", dtype, rng, free=264, **options)
-
-
-@SM90
-@pytest.mark.parametrize(("free", "order"), [(8, "row"), (1, "column"), (45, "column"), (1000, "row"), (512, "column")])
-@pytest.mark.parametrize("block", [(16, 16), (32, 64), (128, 128)], ids=lambda block: f"{block[0]}x{block[1]}")
-@pytest.mark.parametrize("product", SM90_PRODUCTS)
-def test_sm90_ragged(product, block, free, order, rng):
-    if free % 8 and product == "dense_sparse":
-        order = "row"  # the axis of k stays the contiguous one
-    check(product, "sm90", torch.float16, rng, block=block, free=free, order=order, size=(5, 5, 6))
-
-
-@SM90
-@pytest.mark.parametrize("density", [0.0, 0.001, 0.05, 0.5, 1.0])
-@pytest.mark.parametrize("block", [16, 32, 64, 128])
-@pytest.mark.parametrize("product", SM90_PRODUCTS)
-def test_sm90_densities(product, block, density, rng):
-    size = (1500 // block, 1500 // block, 1000 // block)
-    check(product, "sm90", torch.float16, rng, block=(block, block), density=density, size=size, free=2048)
-
-
-@SM90
-@pytest.mark.parametrize(("alpha", "beta"), [(2.0, 0.0), (1.0, 1.0), (-0.5, 0.25), (0.0, 1.0)])
-@pytest.mark.parametrize("out_dtype", [None, torch.float32])
-@pytest.mark.parametrize("free", [45, 1024])
-@pytest.mark.parametrize("product", SM90_PRODUCTS)
-def test_sm90_alpha_beta(product, free, alpha, beta, out_dtype, rng):
-    order = "column" if product == "sparse_dense" else "row"  # k contiguous
-    options = {"alpha": alpha, "beta": beta, "out_dtype": out_dtype, "order": order, "density": 0.2}
-    check(product, "sm90", torch.float16, rng, block=(32, 32), free=free, size=(9, 9, 7), **options)
-
-
-def zipf(rng, block_rows, block_cols, block, device):
-    """A float16 matrix whose block row i has block_cols / (i + 1) blocks, in a random order of rows."""
-    counts = rng.permutation([block_cols // (i + 1) for i in range(block_rows)])
-    columns = np.concatenate([rng.permutation(block_cols)[:count] for count in counts])
-    values = torch.from_numpy(rng.standard_normal((len(columns), block, block), dtype=np.float32)).to(device).half()
-    offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(counts)])).to(device)
-    columns = torch.from_numpy(columns.astype(np.int32)).to(device)
-    return BSRMatrix(values, offsets, columns, (block_rows * block, block_cols * block))
-
-
-@SM90
-@pytest.mark.parametrize("block", [16, 64, 128])
-def test_sm90_unequal_rows_in_a_graph(block, rng):
-    matrix = zipf(rng, 40, 20, block, "cuda")
-    x = dense(rng, 20 * block, 520, torch.float16, "cuda")
-    out = bsr_gemm(matrix, x, backend="sm90")  # makes the plan, which a capture cannot
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        bsr_gemm(matrix, x, out=out, backend="sm90")
-    for _ in range(2):
-        matrix.values.normal_()
-        out.fill_(float("nan"))
-        graph.replay()
-        full = torch.as_tensor(matrix.to_dense())
-        lowprec = reference.matmul(full, x, 1.0, None, 0.0, dtype=torch.float16)
-        reference.assert_close(out, reference.matmul(full, x, 1.0, None, 0.0), lowprec)
-
-
-@SM90
-@pytest.mark.parametrize("block", [16, 32, 128])
-def test_sm90_garbage_in_unchecked_structure(block, rng):
-    values = torch.ones(6, block, block, device="cuda", dtype=torch.float16)
-    offsets = torch.from_numpy(rng.integers(-(2**62), 2**62, 5, dtype="int64")).cuda()
-    columns = torch.from_numpy(rng.integers(-(2**31), 2**31 - 1, 6, dtype="int32")).cuda()
-    x = torch.ones(4 * block, 4 * block, device="cuda", dtype=torch.float16)
-    for cols in (columns, columns % 4):
-        matrix = BSRMatrix(values, offsets, cols, (4 * block, 4 * block), check=False)
-        assert torch.isfinite(bsr_gemm(matrix, x, backend="sm90")).all()
-        assert torch.isfinite(bsr_gemm(x, matrix, backend="sm90")).all()
-
-
-@SM90
-def test_sm90_says_why_not(rng):
-    a, _ = sparse(rng, 3, 4, (32, 32), 0.5, torch.float16, "cuda")
-    odd, _ = sparse(rng, 3, 4, (32, 48), 0.5, torch.float16, "cuda")
-    wide, _ = sparse(rng, 3, 4, (32, 32), 0.5, torch.float32, "cuda")
-    x = dense(rng, 128, 64, torch.float16, "cuda")
-    y = dense(rng, 192, 64, torch.float16, "cuda")
-    for call, message in (
-        (lambda: bsr_gemm(wide, x.float(), backend="sm90"), "dtype is float32"),
-        (lambda: bsr_gemm(odd, y, backend="sm90"), "blocks are 32x48, expected 16, 32, 64 or 128"),
-        (lambda: bsr_gemm(a, x[:, :45].contiguous(), backend="sm90"), "b has .* multiples of 2 bytes, expected 16"),
-        (lambda: bsr_gemm(a, x[:, ::2], backend="sm90"), "b has no contiguous axis"),
-        (lambda: bsr_gemm(a, a.T, backend="sm90"), "expected one block-sparse operand"),
-        (lambda: bsr_gemm(x[:96], x.T, out_pattern=a, backend="sm90"), "expected one block-sparse operand"),
-    ):
-        with pytest.raises(NotImplementedError, match=message):
-            call()
 
 
 @pytest.mark.gpu

@@ -60,17 +60,12 @@ std::size_t workspace_bytes(const Problem& p) {
 
 /// A (B, S, H, D) tensor for TMA.
 CUtensorMap map_of(const char* name, const TensorView& tensor, int box_columns, int box_rows) {
-  TensorMapSpec spec;
-  spec.data = tensor.data;
-  spec.bfloat16 = tensor.dtype == DType::bfloat16;
-  const int axes[] = {3, 1, 2, 0};
-  for (int i = 0; i < 4; ++i) {
-    spec.shape[i] = tensor.shape[axes[i]];
-    spec.stride[i] = tensor.stride[axes[i]];
-  }
-  spec.box_columns = box_columns;
-  spec.box_rows = box_rows;
-  return make_tensor_map(name, spec);
+  const auto axis = [&](int index, int box) {
+    return MapAxis{tensor.shape[index], tensor.stride[index], box};
+  };
+  return make_tensor_map(name, tensor.dtype, tensor.data,
+                         {axis(3, box_columns), axis(1, box_rows), axis(2, 1), axis(0, 1)},
+                         L2Fetch::bytes_256);
 }
 
 Params make_params(const Problem& p, const AttentionArgs& args, const Choice& choice) {

@@ -20,6 +20,7 @@ void run(const Problem& problem, const BsrGemmArgs& args) {
     case Product::dense_sparse:
     case Product::sparse_sparse: return multiply_right_sparse(problem, args);
     case Product::sampled: return multiply_sampled(problem, args);
+    case Product::dense: return multiply_dense(problem, args);
   }
 }
 

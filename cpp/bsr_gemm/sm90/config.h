@@ -10,16 +10,34 @@ constexpr int kTileRows = 128;
 constexpr int kTileK = 64;
 constexpr int kConsumerGroups = 2;  // warp groups that multiply
 constexpr int kGroupRows = 64;      // rows of the tile that each one takes: those of one WGMMA
-constexpr int kThreads = 128 * (kConsumerGroups + 1);
 static_assert(kGroupRows * kConsumerGroups == kTileRows);
+// Named barriers besides those of the consumer groups, 1 + group.
+constexpr int kConsumersBarrier = 1 + kConsumerGroups;
+/// The bits of Producer::bits that say that the first group has work in all of a stage.
+constexpr std::uint32_t kWholeStage = 0x55;
+/// What stands in place of a stage's mask where the walk over k has ended, which the consumers do
+/// not know beforehand where both operands are sparse.
+constexpr std::uint32_t kEndOfTile = 1u << 31;
+constexpr int kSampledCols = 256;  // of a tile of a sampled product
+/// Column groups that are finished before the next ones: the values of those lie in L2 by then.
+constexpr int kPanelGroups = 16;
 
 /// Which axis of an operand is contiguous in memory: k, or the rows of the sparse operand and the
 /// columns of the dense one.
 enum class Major : std::uint8_t { k, free };
 
-/// Everything that is decided at compile time.
+/// What a kernel multiplies.
+///   one_sparse   a sparse operand and a dense one
+///   both_sparse  two sparse ones: the k blocks that a group of rows and a group of columns share
+///   sampled      two dense ones, at the blocks of a pattern: the rows of a tile lie beside each
+///                other, its columns are those of blocks from anywhere in the row
+enum class Kind : std::uint8_t { one_sparse, both_sparse, sampled };
+
+/// Everything that is decided at compile time. "Sparse" is the operand along a tile's rows, "dense"
+/// the one along its columns, whatever they are.
 /// kInner: contiguous elements of a block that are taken at once, 16, 32 or 64.
-template <class Element_, Major kSparse_, Major kDense_, int kInner_, int kTileCols_, int kStages_>
+template <class Element_, Major kSparse_, Major kDense_, int kInner_, int kTileCols_, int kStages_,
+          Kind kKind_ = Kind::one_sparse>
 struct Config {
   using Element = Element_;
   static constexpr Major kSparse = kSparse_;
@@ -27,11 +45,33 @@ struct Config {
   static constexpr int kInner = kInner_;
   static constexpr int kTileCols = kTileCols_;
   static constexpr int kStages = kStages_;
+  static constexpr Kind kKind = kKind_;
+  static constexpr bool kBothSparse = kKind == Kind::both_sparse;
+  // A CTA for each tile, two on an SM: where the walks over k are short one CTA multiplies while
+  // the other stores, and where there are few tiles both load.
+  static constexpr bool kOneTile = kBothSparse || kTileCols == 64;
+  static constexpr int kCtasPerSm = kOneTile ? 2 : 1;
+  // One warp more than the consumers' leaves each thread of two CTAs 112 registers, which the
+  // compiler can count on; of what setmaxnreg would give, it does not.
+  static constexpr int kProducerThreads = kBothSparse ? 32 : 128;
+  static constexpr int kThreads = 128 * kConsumerGroups + kProducerThreads;
   // TMA takes as long for a line of 32 bytes as for one of 128: the smallest blocks go by cp.async.
-  static constexpr bool kSparseByTma = kInner > 16;
-  // Of one thread; they add up to what a launch of kThreads gets.
-  static constexpr int kProducerRegisters = kSparseByTma ? 40 : 56;
-  static constexpr int kConsumerRegisters = kSparseByTma ? 232 : 224;
+#ifndef TRY_ASYNC
+#define TRY_ASYNC 16
+#endif
+  static constexpr bool kSparseByTma = kInner > TRY_ASYNC || kKind != Kind::one_sparse;
+#ifndef TRY_TEAMS
+#define TRY_TEAMS 2
+#endif
+  static constexpr int kProducerTeams =
+      kKind == Kind::one_sparse && kInner < 64 && !kOneTile ? TRY_TEAMS : 1;
+  // Of one thread; they add up to what a launch gets, where registers are dealt out.
+  static constexpr int kProducerRegisters =
+      !kSparseByTma && kProducerTeams > 1                                 ? 80
+      : !kSparseByTma || kProducerTeams > 1 || (kOneTile && !kBothSparse) ? 56
+                                                                          : 40;
+  static constexpr int kConsumerRegisters =
+      ((kOneTile ? 3 * 80 : 3 * 168) - kProducerRegisters) / 2 / 8 * 8;
 };
 
 }  // namespace sparsek::bsr::sm90

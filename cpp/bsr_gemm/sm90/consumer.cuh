@@ -2,6 +2,7 @@
 
 #include <cutlass/arch/barrier.h>
 
+#include <cute/arch/cluster_sm90.hpp>
 #include <cute/tensor.hpp>
 
 #include "bsr_gemm/sm90/epilogue.cuh"
@@ -28,15 +29,19 @@ struct Consumer {
 
   /// Walks the stages of a tile, and gives those back that nothing reads any more.
   struct Reader {
-    __device__ Reader(SharedStorage<C>& smem, int group) : smem_(smem), my_bits_(0x55u << group) {}
+    __device__ Reader(SharedStorage<C>& smem, int group)
+        : smem_(smem), my_bits_(kWholeStage << group) {}
 
+    /// Where both operands are sparse, the number of steps is not known: kEndOfTile comes.
     __device__ void begin(int steps) { left_ = steps; }
 
     /// Moves to the next slice of k where this group of rows has a block.
     __device__ bool find() {
       while (work_ == 0 && left_ > 0) {
         wait(&smem_.full[stage_], phase_);
-        work_ = __shfl_sync(0xffffffffu, smem_.masks[stage_] & my_bits_, 0);
+        const std::uint32_t mask = __shfl_sync(0xffffffffu, smem_.masks[stage_], 0);
+        if (C::kBothSparse && mask == kEndOfTile) return false;
+        work_ = mask & my_bits_;
         current = stage_;
         if (work_ == 0) {
           // The producer may need the stage that is being read before there is work again.
@@ -50,9 +55,14 @@ struct Consumer {
           stage_ = 0;
           phase_ ^= 1;
         }
-        --left_;
+        if constexpr (!C::kBothSparse) --left_;
       }
       if (work_ == 0) return false;
+      whole = kSteps < kTileK / 16 && work_ == my_bits_;
+      if (whole) {
+        work_ = 0;
+        return true;
+      }
       slice = (__ffs(work_) - 1) / (kConsumerGroups * kSteps);
       work_ &= ~(((1u << kConsumerGroups * kSteps) - 1) << (slice * kConsumerGroups * kSteps));
       return true;
@@ -71,8 +81,9 @@ struct Consumer {
       reading_ = -1;
     }
 
-    int current = 0;  // stage
-    int slice = 0;    // of k in it
+    int current = 0;     // stage
+    int slice = 0;       // of k in it
+    bool whole = false;  // all slices at once
 
    private:
     __device__ void release(int stage) {
@@ -87,6 +98,41 @@ struct Consumer {
     std::uint32_t phase_ = 0;
     int reading_ = -1;  // the stage that the MMAs in flight read
   };
+
+  /// The sums of the CTAs that share a tile, added up in the first one, always in the same order.
+  /// False in the others.
+  template <class Acc>
+  static __device__ bool add_parts(unsigned char* staging, int split, Acc& acc) {
+    static_assert(decltype(cute::size(acc))::value * 128 * sizeof(float) <= kStagingBytes ||
+                  !C::kOneTile || C::kBothSparse);
+    constexpr int kFours = decltype(cute::size(acc))::value / 4;
+    const std::uint32_t mine = shared_address(staging) + threadIdx.x % 128 * 16;
+    const std::uint32_t part = cute::block_rank_in_cluster();
+    if (part != 0) {
+#pragma unroll
+      for (int i = 0; i < kFours; ++i) {
+        store_four(mine + i * 128 * 16, acc(4 * i), acc(4 * i + 1), acc(4 * i + 2), acc(4 * i + 3));
+      }
+    }
+    cute::cluster_arrive();
+    cute::cluster_wait();
+    if (part == 0) {
+      for (int other = 1; other < split; ++other) {
+        const std::uint32_t theirs = cute::set_block_rank(mine, other);
+#pragma unroll
+        for (int i = 0; i < kFours; ++i) {
+          const float4 sum = load_four_of_cluster(theirs + i * 128 * 16);
+          acc(4 * i) += sum.x;
+          acc(4 * i + 1) += sum.y;
+          acc(4 * i + 2) += sum.z;
+          acc(4 * i + 3) += sum.w;
+        }
+      }
+    }
+    cute::cluster_arrive();  // nobody leaves before its sums have been read
+    cute::cluster_wait();
+    return part == 0;
+  }
 
   static __device__ void run(const Params& p, SharedStorage<C>& smem, int group) {
     using namespace cute;
@@ -104,10 +150,10 @@ struct Consumer {
     constexpr int kStageB = L::kDenseElements * sizeof(Element) / 16;
 
     Reader reader(smem, group);
-    Tiles tiles(p, C::kTileCols);
+    TilesOf<C> tiles(p);
     while (tiles.valid()) {
       const Tile tile = tiles.take();
-      reader.begin(tile.steps);
+      reader.begin(C::kBothSparse ? 1 : tile.steps);
       mma.accumulate_ = GMMA::ScaleOut::Zero;
       bool empty = true;
       // What is skipped is skipped by the search for work: a branch around a WGMMA makes the
@@ -116,25 +162,41 @@ struct Consumer {
         empty = false;
         Tensor a = make_tensor(rA.data() + reader.current * kStageA, rA.layout());
         Tensor b = make_tensor(rB.data() + reader.current * kStageB, rB.layout());
-        warpgroup_fence_operand(acc);
-        warpgroup_arrive();
+        // Each way with an arrival of its own: one before the branch makes the compiler wait for
+        // every WGMMA.
+        const auto multiply = [&](int first, auto count) {
+          warpgroup_fence_operand(acc);
+          warpgroup_arrive();
 #pragma unroll
-        for (int i = 0; i < kSteps; ++i) {
-          const int k = kSteps == kTileK / 16 ? i : reader.slice * kSteps + i;
-          gemm(mma, a(_, _, k), b(_, _, k), acc);
-          mma.accumulate_ = GMMA::ScaleOut::One;
+          for (int i = 0; i < decltype(count)::value; ++i) {
+            gemm(mma, a(_, _, first + i), b(_, _, first + i), acc);
+            mma.accumulate_ = GMMA::ScaleOut::One;
+          }
+          warpgroup_commit_batch();
+          warpgroup_wait<1>();
+          warpgroup_fence_operand(acc);
+        };
+        if (kSteps == kTileK / 16 || reader.whole) {
+          multiply(0, Int<kTileK / 16>{});
+        } else {
+          multiply(reader.slice * kSteps, Int<kSteps>{});
         }
-        warpgroup_commit_batch();
-        warpgroup_wait<1>();
-        warpgroup_fence_operand(acc);
         reader.started();
       }
       warpgroup_wait<0>();
       warpgroup_fence_operand(acc);
       reader.finished();
+      if constexpr (C::kOneTile) {  // the other group may still read the stages
+        cutlass::arch::NamedBarrier::sync(128 * kConsumerGroups, kConsumersBarrier);
+      }
+      if (C::kOneTile && !C::kBothSparse && p.log2_split > 0) {
+        if (empty) clear(acc);
+        if (!add_parts(smem.staging_of(group), 1 << p.log2_split, acc)) return;
+        empty = false;
+      }
       const std::int32_t row = tile.group * kTileRows + group * kGroupRows;
       if (!empty) {
-        Epilogue<C>::run(p, smem.staging[group], row, tile.col, 1 + group, acc);
+        Epilogue<C>::run(p, smem.staging_of(group), row, tile.col, 1 + group, acc);
       } else {
         Epilogue<C>::run_empty(p, row, tile.col);
       }

@@ -40,6 +40,95 @@ __device__ void store_matrices(std::uint32_t address, const std::uint32_t (&r)[4
 
 constexpr int kStagingBytes = 16384;  // of one warp group
 
+/// Else the compiler computes what all rounds need before the first, in registers that it does not
+/// have.
+template <class T>
+__device__ T opaque(T value) {
+  if constexpr (std::is_same_v<T, float>) {
+    asm volatile("" : "+f"(value));
+  } else {
+    asm volatile("" : "+r"(value));
+  }
+  return value;
+}
+
+/// Lines of 64 floats, units of 16 bytes permuted against bank conflicts.
+__device__ inline float* staged(unsigned char* staging, int line, int element) {
+  return reinterpret_cast<float*>(staging) + line * 64 + ((element / 4) ^ (line & 7)) * 4 +
+         element % 4;
+}
+
+/// 64 x kCols sums of a warp group, times alpha: put(row, col, values) gets four that lie beside
+/// each other, along the rows or the columns. 64 columns at a time go through the staging memory.
+template <int kCols, class Acc, class Put>
+__device__ void store_by_fours(unsigned char* staging, float alpha, bool rows_inner,
+                               std::int32_t num_cols, int barrier, const Acc& acc, const Put& put) {
+#pragma unroll
+  for (int round = 0; round < kCols / 64; ++round) {
+    if (round * 64 >= num_cols) break;
+    cutlass::arch::NamedBarrier::sync(128, barrier);  // the last round has been read
+    const float factor = opaque(alpha);
+    const int thread = opaque(threadIdx.x % 128), warp = thread / 32, lane = thread % 32;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = warp * 16 + i / 2 * 8 + lane / 4, col = j * 8 + lane % 4 * 2 + i % 2;
+        *staged(staging, rows_inner ? col : row, rows_inner ? row : col) =
+            factor * acc((round * 8 + j) * 4 + i);
+      }
+    }
+    cutlass::arch::NamedBarrier::sync(128, barrier);
+#pragma unroll 1
+    for (int i = thread; i < 64 * 16; i += 128) {
+      const int line = i / 16, element = i % 16 * 4;
+      float values[4];
+      reinterpret_cast<float4&>(values) =
+          *reinterpret_cast<const float4*>(staged(staging, line, element));
+      put(rows_inner ? element : line, round * 64 + (rows_inner ? line : element), values);
+    }
+  }
+}
+
+/// values + beta * c to the first `count` of 4 elements of the result that lie beside each other,
+/// at an offset; `c_at` and `c_step` are those of c.
+template <class Element, class P>
+__device__ void put_four(const P& p, std::int64_t at, std::int64_t c_at, std::int64_t c_step,
+                         std::int32_t count, float (&values)[4]) {
+  if (p.beta != 0.0f) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i >= count) continue;
+      const std::int64_t from = c_at + i * c_step;
+      values[i] +=
+          p.beta * (p.wide_out ? static_cast<const float*>(p.c.data)[from]
+                               : static_cast<float>(static_cast<const Element*>(p.c.data)[from]));
+    }
+  }
+  if (p.wide_out) {
+    float* out = static_cast<float*>(p.out.data) + at;
+    if (count == 4 && p.aligned) {
+      *reinterpret_cast<float4*>(out) = reinterpret_cast<const float4&>(values);
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i < count) out[i] = values[i];
+    }
+    return;
+  }
+  Element* out = static_cast<Element*>(p.out.data) + at;
+  if (count == 4 && p.aligned) {
+    *reinterpret_cast<uint2*>(out) =
+        make_uint2(pack(Element{}, values[0], values[1]), pack(Element{}, values[2], values[3]));
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (i < count) out[i] = static_cast<Element>(values[i]);
+  }
+}
+
 /// Writes the 64 rows that one warp group has summed: alpha * sum + beta * c. The sums go through
 /// shared memory, some columns at a time.
 template <class C>
@@ -76,18 +165,6 @@ class Epilogue {
   }
 
  private:
-  /// Else the compiler computes what all rounds need before the first, in registers that it does
-  /// not have.
-  template <class T>
-  static __device__ T opaque(T value) {
-    if constexpr (std::is_same_v<T, float>) {
-      asm volatile("" : "+f"(value));
-    } else {
-      asm volatile("" : "+r"(value));
-    }
-    return value;
-  }
-
   /// Where 16 bytes of a line of 128 lie: permuted against bank conflicts.
   static __device__ int unit_offset(int line, int unit) {
     return line * 128 + (unit ^ (line & 7)) * 16;
@@ -154,86 +231,24 @@ class Epilogue {
     }
   }
 
-  /// Any result: 64 columns at a time in float32.
+  /// Any result, in float32.
   template <class Acc>
   static __device__ void store(const Params& p, unsigned char* staging, std::int32_t first_row,
                                std::int32_t first_col, int barrier, const Acc& acc) {
-    constexpr int kCols = 64;
-    const bool across = p.rows_inner;
-#pragma unroll
-    for (int round = 0; round < C::kTileCols / kCols; ++round) {
-      const std::int32_t round_col = first_col + round * kCols;
-      if (round_col >= p.cols) break;
-      cutlass::arch::NamedBarrier::sync(128, barrier);  // the last round has been read
-      const float alpha = opaque(p.alpha);
-      const int thread = opaque(threadIdx.x % 128), warp = thread / 32, lane = thread % 32;
-#pragma unroll
-      for (int j = 0; j < kCols / 8; ++j) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int row = warp * 16 + i / 2 * 8 + lane / 4, col = j * 8 + lane % 4 * 2 + i % 2;
-          *staged(staging, across ? col : row, across ? row : col) =
-              alpha * acc((round * (kCols / 8) + j) * 4 + i);
-        }
-      }
-      cutlass::arch::NamedBarrier::sync(128, barrier);
-#pragma unroll 1
-      for (int i = thread; i < 64 * 16; i += 128) {
-        const int line = i / 16, element = i % 16 * 4;
-        float values[4];
-        reinterpret_cast<float4&>(values) =
-            *reinterpret_cast<const float4*>(staged(staging, line, element));
-        write_four(p, first_row + (across ? element : line), round_col + (across ? line : element),
-                   values);
-      }
-    }
+    store_by_fours<C::kTileCols>(staging, p.alpha, p.rows_inner, p.cols - first_col, barrier, acc,
+                                 [&](std::int32_t row, std::int32_t col, float (&values)[4]) {
+                                   write_four(p, first_row + row, first_col + col, values);
+                                 });
   }
 
-  /// Lines of 64 floats, units of 16 bytes permuted against bank conflicts.
-  static __device__ float* staged(unsigned char* staging, int line, int element) {
-    return reinterpret_cast<float*>(staging) + line * 64 + ((element / 4) ^ (line & 7)) * 4 +
-           element % 4;
-  }
-
-  /// values + beta * c, to 4 elements of the result that lie beside each other, as far as it goes.
+  /// As far as the result goes.
   static __device__ void write_four(const Params& p, std::int32_t row, std::int32_t col,
                                     float (&values)[4]) {
     if (row >= p.rows || col >= p.cols) return;
-    const std::int32_t left = min(4, p.rows_inner ? p.rows - row : p.cols - col);
-    if (p.beta != 0.0f) {
-      const std::int64_t step = p.rows_inner ? p.c.sparse_stride : p.c.dense_stride;
-      const std::int64_t from = row * p.c.sparse_stride + col * p.c.dense_stride;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if (i >= left) continue;
-        values[i] += p.beta * (p.wide_out ? static_cast<const float*>(p.c.data)[from + i * step]
-                                          : static_cast<float>(static_cast<const Element*>(
-                                                p.c.data)[from + i * step]));
-      }
-    }
-    const std::int64_t at = row * p.out.sparse_stride + col * p.out.dense_stride;
-    if (p.wide_out) {
-      float* out = static_cast<float*>(p.out.data) + at;
-      if (left == 4 && p.aligned) {
-        *reinterpret_cast<float4*>(out) = reinterpret_cast<const float4&>(values);
-        return;
-      }
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if (i < left) out[i] = values[i];
-      }
-      return;
-    }
-    Element* out = static_cast<Element*>(p.out.data) + at;
-    if (left == 4 && p.aligned) {
-      *reinterpret_cast<uint2*>(out) =
-          make_uint2(pack(Element{}, values[0], values[1]), pack(Element{}, values[2], values[3]));
-      return;
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (i < left) out[i] = static_cast<Element>(values[i]);
-    }
+    put_four<Element>(p, row * p.out.sparse_stride + col * p.out.dense_stride,
+                      row * p.c.sparse_stride + col * p.c.dense_stride,
+                      p.rows_inner ? p.c.sparse_stride : p.c.dense_stride,
+                      min(4, p.rows_inner ? p.rows - row : p.cols - col), values);
   }
 };
 

@@ -4,19 +4,27 @@
 #include <cutlass/arch/reg_reconfig.h>
 
 #include "bsr_gemm/sm90/consumer.cuh"
+#include "bsr_gemm/sm90/pair_producer.cuh"
 #include "bsr_gemm/sm90/producer.cuh"
 
 namespace sparsek::bsr::sm90 {
 
-/// Persistent CTAs: one warp group fills stages, two multiply 64 rows of the tile each.
+/// One warp group fills stages, two multiply 64 rows of the tile each. Persistent CTAs, but where
+/// both operands are sparse.
 template <class C>
-__global__ void __launch_bounds__(kThreads, 1) product_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
+    product_kernel(const __grid_constant__ Params p) {
   extern __shared__ unsigned char raw_smem[];
   auto& smem = *reinterpret_cast<SharedStorage<C>*>(
       (reinterpret_cast<std::uintptr_t>(raw_smem) + 1023) / 1024 * 1024);
+  if (threadIdx.x == 128 * kConsumerGroups) {  // the first copies wait for the descriptors
+    if constexpr (C::kSparseByTma) cute::prefetch_tma_descriptor(&p.sparse_map);
+    cute::prefetch_tma_descriptor(&p.dense_map);
+  }
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::kStages; ++i) {
-      cutlass::arch::ClusterBarrier::init(&smem.full[i], 1 + (C::kSparseByTma ? 0 : 128));
+      cutlass::arch::ClusterBarrier::init(&smem.full[i],
+                                          1 + (C::kSparseByTma ? 0 : 128 / C::kProducerTeams));
       cutlass::arch::ClusterBarrier::init(&smem.empty[i], 4 * kConsumerGroups);
     }
     cutlass::arch::fence_barrier_init();
@@ -25,10 +33,14 @@ __global__ void __launch_bounds__(kThreads, 1) product_kernel(const __grid_const
 
   const int group = threadIdx.x / 128;
   if (group == kConsumerGroups) {
-    cutlass::arch::warpgroup_reg_dealloc<C::kProducerRegisters>();
-    Producer<C>(p, smem).run();
+    if constexpr (C::kBothSparse) {
+      PairProducer<C>(p, smem).run();
+    } else {
+      cutlass::arch::warpgroup_reg_dealloc<C::kProducerRegisters>();
+      Producer<C>(p, smem).run();
+    }
   } else {
-    cutlass::arch::warpgroup_reg_alloc<C::kConsumerRegisters>();
+    if constexpr (!C::kBothSparse) cutlass::arch::warpgroup_reg_alloc<C::kConsumerRegisters>();
     Consumer<C>::run(p, smem, group);
   }
 }

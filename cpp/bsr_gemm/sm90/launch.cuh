@@ -13,15 +13,24 @@ void launch_config(const Params& params, int num_sms, cudaStream_t stream) {
   cuda_check(cudaFuncSetAttribute(product_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   smem_bytes<C>()),
              "bsr_gemm: sm90");
-  const int ctas = std::min(num_sms, params.num_tiles);
-  product_kernel<C><<<ctas, kThreads, smem_bytes<C>(), stream>>>(params);
-  cuda_check(cudaGetLastError(), "bsr_gemm: sm90");
+  cudaLaunchAttribute cluster;
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {1u << params.log2_split, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim =
+      C::kOneTile ? params.num_tiles << params.log2_split : std::min(num_sms, params.num_tiles);
+  config.blockDim = C::kThreads;
+  config.dynamicSmemBytes = smem_bytes<C>();
+  config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = params.log2_split > 0 ? 1 : 0;
+  cuda_check(cudaLaunchKernelEx(&config, product_kernel<C>, params), "bsr_gemm: sm90");
 }
 
 template <class Element, Major kSparse, Major kDense, int kInner>
 void launch_tile(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream) {
   if (key.tile_cols == 64) {
-    launch_config<Config<Element, kSparse, kDense, kInner, 64, 8>>(params, num_sms, stream);
+    launch_config<Config<Element, kSparse, kDense, kInner, 64, 4>>(params, num_sms, stream);
   } else {
     launch_config<Config<Element, kSparse, kDense, kInner, 256, 4>>(params, num_sms, stream);
   }
@@ -44,6 +53,29 @@ void launch_inner(const KernelKey& key, const Params& params, int num_sms, cudaS
   return key.dtype == DType::float16
              ? launch_majors<cutlass::half_t, kInner>(key, params, num_sms, stream)
              : launch_majors<cutlass::bfloat16_t, kInner>(key, params, num_sms, stream);
+}
+
+template <class Element, Major kRows, Major kCols>
+void launch_pairs_majors(const KernelKey& key, const Params& params, cudaStream_t stream) {
+  const auto launch =
+      key.inner == 64 ? launch_config<Config<Element, kRows, kCols, 64, 128, 3, Kind::both_sparse>>
+      : key.inner == 32
+          ? launch_config<Config<Element, kRows, kCols, 32, 128, 3, Kind::both_sparse>>
+          : launch_config<Config<Element, kRows, kCols, 16, 128, 3, Kind::both_sparse>>;
+  launch(params, 0, stream);
+}
+
+/// A row operand that is contiguous along its rows comes with a column operand that is contiguous
+/// along its columns: the other way round, the product's transpose is computed.
+template <class Element>
+void launch_pairs_element(const KernelKey& key, const Params& params, cudaStream_t stream) {
+  if (key.dense == Major::k) {
+    launch_pairs_majors<Element, Major::k, Major::k>(key, params, stream);
+  } else if (key.sparse == Major::k) {
+    launch_pairs_majors<Element, Major::k, Major::free>(key, params, stream);
+  } else {
+    launch_pairs_majors<Element, Major::free, Major::free>(key, params, stream);
+  }
 }
 
 }  // namespace sparsek::bsr::sm90

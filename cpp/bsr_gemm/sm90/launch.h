@@ -22,4 +22,14 @@ void launch_16(const KernelKey& key, const Params& params, int num_sms, cudaStre
 void launch_32(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream);
 void launch_64(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream);
 
+/// Two sparse operands, `key.dense` being the major of the second: one CTA for each tile.
+void launch_pairs_float16(const KernelKey& key, const Params& params, cudaStream_t stream);
+void launch_pairs_bfloat16(const KernelKey& key, const Params& params, cudaStream_t stream);
+
+/// Sampled: `key.sparse` is the major of the operand along the pattern's rows.
+void launch_sampled_float16(const KernelKey& key, const SampledParams& params, int ctas,
+                            cudaStream_t stream);
+void launch_sampled_bfloat16(const KernelKey& key, const SampledParams& params, int ctas,
+                             cudaStream_t stream);
+
 }  // namespace sparsek::bsr::sm90

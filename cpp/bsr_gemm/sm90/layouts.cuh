@@ -13,14 +13,18 @@ namespace sparsek::bsr::sm90 {
 
 /// The shared memory of a stage. A TMA box lands as lines of contiguous elements, swizzled over
 /// their width:
-///   sparse, k contiguous     (64 / kInner) slices of `rows` lines of kInner elements
-///   sparse, rows contiguous  (rows / kInner) slices of 64 lines of kInner elements
-///   dense, k contiguous      (64 / kInner) slices of `cols` lines of kInner elements
-///   dense, cols contiguous   (64 / kInner) slices of (cols / 64) pieces of kInner lines of 64
+///   k contiguous            (64 / inner) slices of `rows` lines of `inner` elements
+///   rows contiguous         (rows / inner) slices of 64 lines of `inner` elements
+///   dense, cols contiguous  (64 / kInner) slices of (cols / 64) pieces of kInner lines of 64
 template <class C>
 struct Layouts {
   using Element = typename C::Element;
-  static constexpr int kDenseInner = C::kDense == Major::k ? C::kInner : 64;
+  static constexpr bool kSampled = C::kKind == Kind::sampled;
+  static constexpr int kSparseInner = kSampled ? 64 : C::kInner;
+  // The dense operand beside a sparse one comes in slices of k, by lines as long as they get.
+  static constexpr bool kDenseInSlices = C::kKind == Kind::one_sparse && C::kDense == Major::free;
+  static constexpr int kDenseInner =
+      kDenseInSlices || (kSampled && C::kDense == Major::k) ? 64 : C::kInner;
 
   template <Major kMajor, int kInner>
   static constexpr auto atom() {
@@ -36,53 +40,84 @@ struct Layouts {
     }
   }
 
-  static constexpr auto sparse() {
+  template <Major kMajor, int kInner, int kRows>
+  static constexpr auto operand() {
     using namespace cute;
-    using Order = conditional_t<C::kSparse == Major::k, Step<_1, _2>, Step<_2, _1>>;
-    return tile_to_shape(atom<C::kSparse, C::kInner>(), Shape<Int<kTileRows>, Int<kTileK>>{},
-                         Order{});
+    using Order = conditional_t<kMajor == Major::k, Step<_1, _2>, Step<_2, _1>>;
+    return tile_to_shape(atom<kMajor, kInner>(), Shape<Int<kRows>, Int<kTileK>>{}, Order{});
   }
   static constexpr auto dense() {
     using namespace cute;
-    using Order = conditional_t<C::kDense == Major::k, Step<_1, _2>, Step<_2, _1>>;
-    const auto slice = tile_to_shape(atom<C::kDense, kDenseInner>(),
-                                     Shape<Int<C::kTileCols>, Int<C::kInner>>{}, Order{});
-    return tile_to_shape(slice, Shape<Int<C::kTileCols>, Int<kTileK>>{});
+    if constexpr (kDenseInSlices) {
+      const auto slice = tile_to_shape(atom<Major::free, 64>(),
+                                       Shape<Int<C::kTileCols>, Int<C::kInner>>{}, Step<_2, _1>{});
+      return tile_to_shape(slice, Shape<Int<C::kTileCols>, Int<kTileK>>{});
+    } else {
+      return operand<C::kDense, kDenseInner, C::kTileCols>();
+    }
   }
-  using Sparse = decltype(sparse());  // (row, k)
-  using Dense = decltype(dense());    // (col, k)
+  using Sparse = decltype(operand<C::kSparse, kSparseInner, kTileRows>());  // (row, k)
+  using Dense = decltype(dense());                                          // (col, k)
 
   static constexpr int kSparseElements = kTileRows * kTileK;
   static constexpr int kDenseElements = C::kTileCols * kTileK;
 
-  /// Where the box that begins at (row, k) or (col, k) of a tile lands.
+  /// Where the box that begins at (row, k) of an operand of so many rows lands.
+  template <Major kMajor, int kInner, int kRows>
+  __device__ static int box(int row, int k) {
+    return kMajor == Major::k ? k / kInner * (kRows * kInner) + row * kInner
+                              : row / kInner * (kTileK * kInner) + k * kInner;
+  }
   __device__ static int sparse_box(int row, int k) {
-    return C::kSparse == Major::k ? k / C::kInner * (kTileRows * C::kInner) + row * C::kInner
-                                  : row / C::kInner * (kTileK * C::kInner) + k * C::kInner;
+    return box<C::kSparse, kSparseInner, kTileRows>(row, k);
   }
   __device__ static int dense_box(int col, int k) {
-    return k / C::kInner * (C::kTileCols * C::kInner) + col * C::kInner;
+    if constexpr (kDenseInSlices) {
+      return k / C::kInner * (C::kTileCols * C::kInner) + col * C::kInner;
+    } else {
+      return box<C::kDense, kDenseInner, C::kTileCols>(col, k);
+    }
   }
-  /// Where the eight contiguous elements at (row, k) of a sparse tile lie, in bytes.
-  __device__ static int sparse_unit(int row, int k) {
-    const int inner = C::kSparse == Major::k ? k % C::kInner : row % C::kInner;
-    const int box =
-        C::kSparse == Major::k ? sparse_box(row, k - inner) : sparse_box(row - inner, k);
-    const int offset = (box + inner) * 2;
+  /// Where a byte of a sparse tile lies, seen without the swizzle.
+  __device__ static int swizzled(int offset) {
     constexpr int kSwizzle = (C::kInner / 8 - 1) * 16;
     return offset ^ (offset >> 3 & kSwizzle);
   }
 };
 
+/// The k blocks of a pair of groups are listed so many at a time.
+constexpr int kListedBlocks = 1024;
+
 template <class C>
-struct SharedStorage {
+struct OwnStaging {
+  alignas(1024) unsigned char staging[kConsumerGroups][kStagingBytes];
+};
+struct NoStaging {};
+struct PairList {
+  int2 pairs[kListedBlocks];  // where each block stands in the lists of the two groups
+  int num_pairs;
+};
+
+/// Two CTAs on an SM leave no room for staging: it lies on the stages, which are free by then.
+template <class C>
+struct SharedStorage
+    : std::conditional_t<C::kBothSparse, PairList,
+                         std::conditional_t<C::kOneTile, NoStaging, OwnStaging<C>>> {
   using L = Layouts<C>;
   alignas(1024) typename C::Element sparse[C::kStages][L::kSparseElements];
   alignas(1024) typename C::Element dense[C::kStages][L::kDenseElements];
-  alignas(1024) unsigned char staging[kConsumerGroups][kStagingBytes];
   alignas(8) std::uint64_t full[C::kStages];
   std::uint64_t empty[C::kStages];
   std::uint32_t masks[C::kStages];
+
+  __device__ unsigned char* staging_of(int group) {
+    if constexpr (C::kOneTile) {
+      static_assert(sizeof(sparse) >= kConsumerGroups * kStagingBytes);
+      return reinterpret_cast<unsigned char*>(sparse) + group * kStagingBytes;
+    } else {
+      return this->staging[group];
+    }
+  }
 };
 
 }  // namespace sparsek::bsr::sm90

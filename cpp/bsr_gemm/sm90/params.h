@@ -17,10 +17,13 @@ struct alignas(16) RowGroup {
 /// cols[entry], ascending in a group, and in values[entry * rows_in_group + r] the block that row r
 /// of the group has there, or -1.
 struct Lists {
-  const RowGroup* groups;  // longest first
+  const RowGroup* groups;      // longest first
+  const std::int64_t* begins;  // of each group in its own order, and behind them the last one's end
+  const std::uint32_t* bits;   // bit_words for each group: bit k is set where it has k block k
   const std::int32_t* cols;
   const std::int32_t* values;
   std::int32_t num_groups;
+  std::int32_t bit_words;
 };
 
 struct Matrix {
@@ -43,6 +46,10 @@ struct Params {
   std::int32_t rows;        // of the result, along the sparse operand
   std::int32_t cols;        // along the dense operand
   std::int32_t num_tiles;
+  int log2_split;  // of the CTAs, those of a cluster, that share the walk over k of a tile
+  // Where both operands are sparse: those of the second one, which lies along the columns.
+  Lists col_lists;
+  int log2_block_cols;
   Matrix out;
   Matrix c;
   float alpha;
@@ -50,6 +57,27 @@ struct Params {
   bool wide_out;    // float32
   bool rows_inner;  // whether the sparse operand's rows are contiguous in out
   bool aligned;     // out takes 16-byte stores
+};
+
+/// Dense x dense at the blocks of a pattern, or all of it: then there are no lists.
+struct SampledParams {
+  CUtensorMap row_map;  // of the operand along the pattern's rows
+  CUtensorMap col_map;
+  bool whole;
+  std::int32_t rows, cols;  // of a whole result
+  Lists lists;              // of the pattern
+  int log2_block_rows;
+  int log2_block_cols;  // in a whole result those of half a tile
+  std::int32_t steps;   // K tiles
+  std::int64_t out_block_stride;
+  std::int64_t c_block_stride;
+  Matrix out;  // of a block, dense_stride that along its columns
+  Matrix c;
+  float alpha;
+  float beta;
+  bool wide_out;
+  bool rows_inner;
+  bool aligned;
 };
 
 }  // namespace sparsek::bsr::sm90

@@ -23,7 +23,8 @@ struct Structure {
 
 struct Arrays {
   RowGroup* groups;
-  std::int64_t* begins;  // of each group, in its own order
+  std::int64_t* begins;  // see Lists
+  std::uint32_t* bits;
   std::int32_t* lengths;
   std::int32_t* cols;
   std::int32_t* values;
@@ -37,6 +38,10 @@ std::int64_t num_groups(const BsrMatrixView& m, OperandSide side) {
   return (rows + group - 1) / group;
 }
 
+std::int64_t bit_words(const BsrMatrixView& m, OperandSide side) {
+  return ((side == OperandSide::left ? m.num_block_cols() : m.num_block_rows()) + 31) / 32;
+}
+
 Arrays arrays_of(const BsrMatrixView& m, OperandSide side, void* memory, std::size_t* bytes) {
   const auto groups = static_cast<std::size_t>(num_groups(m, side));
   const auto entries = static_cast<std::size_t>(m.nnz());
@@ -48,7 +53,9 @@ Arrays arrays_of(const BsrMatrixView& m, OperandSide side, void* memory, std::si
   };
   Arrays arrays{};
   arrays.groups = static_cast<RowGroup*>(take(groups * sizeof(RowGroup)));
-  arrays.begins = static_cast<std::int64_t*>(take(groups * sizeof(std::int64_t)));
+  arrays.begins = static_cast<std::int64_t*>(take((groups + 1) * sizeof(std::int64_t)));
+  arrays.bits = static_cast<std::uint32_t*>(
+      take(groups * static_cast<std::size_t>(bit_words(m, side)) * sizeof(std::uint32_t)));
   arrays.lengths = static_cast<std::int32_t*>(take(groups * sizeof(std::int32_t)));
   arrays.cols = static_cast<std::int32_t*>(take(entries * sizeof(std::int32_t)));
   arrays.values =
@@ -97,6 +104,7 @@ __global__ void __launch_bounds__(kListThreads)
   __shared__ int in_warp[kListThreads / 32];
   const int size = s.rows_in_group, stretch = kTable / size;
   const std::int64_t num_k = s.by_cols ? s.block_rows : s.block_cols;
+  const std::int64_t words = (num_k + 31) / 32;
   std::int64_t length = 0;
   for (std::int64_t k_begin = 0; k_begin < num_k; k_begin += stretch) {
     const std::int64_t k_end = min(k_begin + stretch, num_k);
@@ -111,7 +119,11 @@ __global__ void __launch_bounds__(kListThreads)
         present |= table[at * size + row] >= 0;
       }
       const std::uint32_t ballot = __ballot_sync(0xffffffffu, present);
-      if (threadIdx.x % 32 == 0) in_warp[threadIdx.x / 32] = __popc(ballot);
+      if (threadIdx.x % 32 == 0) {
+        in_warp[threadIdx.x / 32] = __popc(ballot);
+        const std::int64_t word = (k_begin + at) / 32;
+        if (kFill && word < words) arrays.bits[blockIdx.x * words + word] = ballot;
+      }
       __syncthreads();
       int before = 0, total = 0;
       for (int warp = 0; warp < kListThreads / 32; ++warp) {
@@ -151,6 +163,7 @@ __global__ void place_kernel(const Arrays arrays, std::int32_t count, std::int64
   arrays.begins[group] = begin;
   const auto length = static_cast<std::int32_t>(min(std::int64_t{mine}, nnz - begin));
   arrays.groups[rank] = {begin, length, group};
+  if (group == count - 1) arrays.begins[count] = begin + length;
 }
 
 }  // namespace
@@ -168,8 +181,13 @@ std::size_t plan_bytes(const BsrMatrixView& matrix, OperandSide side) {
 
 Lists lists_of(const BsrMatrixView& matrix, OperandSide side, const void* memory) {
   const Arrays arrays = arrays_of(matrix, side, const_cast<void*>(memory), nullptr);
-  return {arrays.groups, arrays.cols, arrays.values,
-          static_cast<std::int32_t>(num_groups(matrix, side))};
+  return {arrays.groups,
+          arrays.begins,
+          arrays.bits,
+          arrays.cols,
+          arrays.values,
+          static_cast<std::int32_t>(num_groups(matrix, side)),
+          static_cast<std::int32_t>(bit_words(matrix, side))};
 }
 
 void make_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, cudaStream_t stream) {

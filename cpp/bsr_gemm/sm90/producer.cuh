@@ -40,23 +40,24 @@ class Producer {
   }
 
   __device__ void run() {
-    int stage = 0;
-    std::uint32_t phase = 0;
-    Tiles tiles(p_, C::kTileCols);
+    std::uint32_t done = 0;  // K tiles before this tile
+    TilesOf<C> tiles(p_);
     while (tiles.valid()) {
       const Tile tile = tiles.take();
-      Step step = fetch(tile, 0);
-      for (int t = 0; t < tile.steps; ++t) {
+      if constexpr (C::kOneTile) prefetch_lists(tile);
+      // Two ahead: they arrive while the stages before are waited for.
+      int t = static_cast<int>((team() - done) % kTeams);
+      Step step = fetch(tile, t), next = fetch(tile, t + kTeams);
+      for (; t < tile.steps; t += kTeams) {
         const Step now = step;
-        step = fetch(tile, t + 1);  // arrives while the stage is waited for
+        step = next;
+        next = fetch(tile, t + 2 * kTeams);
         const std::uint32_t mask = mask_of(now);
-        wait(&smem_.empty[stage], phase ^ 1);
+        const std::uint32_t stage = (done + t) % C::kStages;
+        wait(&smem_.empty[stage], (done + t) / C::kStages % 2 ^ 1);
         load(tile, now, mask, stage);
-        if (++stage == C::kStages) {
-          stage = 0;
-          phase ^= 1;
-        }
       }
+      done += tile.steps;
     }
   }
 
@@ -78,10 +79,31 @@ class Producer {
     int k;
   };
 
+  // The warps take turns with the stages by teams: what it takes to begin a stage costs as long as
+  // its copies where blocks are small.
+  static constexpr int kTeams = C::kProducerTeams;
+  static constexpr int kTeamThreads = 128 / kTeams, kTeamWarps = kTeamThreads / 32;
+  static_assert((C::kStages & (C::kStages - 1)) == 0);
+
   __device__ int lane() const { return thread_ % 32; }
-  __device__ int warp() const { return thread_ / 32; }
+  __device__ std::uint32_t team() const { return thread_ / kTeamThreads; }
+  __device__ int in_team() const { return thread_ % kTeamThreads; }
+  __device__ int warp() const { return in_team() / 32; }
   __device__ int block_row_mask() const { return (1 << p_.log2_block_rows) - 1; }
   __device__ int block_k_mask() const { return (1 << p_.log2_block_k) - 1; }
+
+  /// A CTA that walks along a list once meets each line of it for the first time.
+  __device__ void prefetch_lists(const Tile& tile) const {
+    const auto prefetch = [&](const std::int32_t* list, int log2_size) {
+      const char* const begin = reinterpret_cast<const char*>(list + (tile.begin << log2_size));
+      const std::int64_t bytes = (tile.end - tile.begin) << (log2_size + 2);
+      for (std::int64_t at = thread_ * 128; at < bytes; at += 128 * 128) {
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(begin + at));
+      }
+    };
+    prefetch(p_.lists.cols, 0);
+    prefetch(p_.lists.values, log2_rows_in_group_);
+  }
 
   __device__ Step fetch(const Tile& tile, int t) const {
     Step step{-1, p_.absent_col, t * kTileK};
@@ -97,7 +119,15 @@ class Producer {
 
   /// Bit k / 16 * 2 + row / 64: whether some block lies there.
   __device__ std::uint32_t mask_of(const Step& step) const {
-    return __reduce_or_sync(0xffffffffu, step.value >= 0 ? bits_ : 0u);
+    std::uint32_t mask = __reduce_or_sync(0xffffffffu, step.value >= 0 ? bits_ : 0u);
+    if constexpr (C::kInner == 16) {
+      // A stage that is multiplied as a whole costs less than three slices one by one.
+      for (int group = 0; group < kConsumerGroups; ++group) {
+        const std::uint32_t whole = kWholeStage << group;
+        if (__popc(mask & whole) >= 3) mask |= whole;
+      }
+    }
+    return mask;
   }
 
   __device__ void load(const Tile& tile, const Step& step, std::uint32_t mask, int stage) {
@@ -107,13 +137,13 @@ class Producer {
       const int boxes = __popc(__ballot_sync(0xffffffffu, wanted));
       bytes += sizeof(Element) * (boxes << (log2_k_ + log2_rows_));
     }
-    if (thread_ == 0) {
+    if (in_team() == 0) {
       smem_.masks[stage] = mask;
       arrive_expecting(&smem_.full[stage], bytes);
     }
     load_dense(tile, step, stage);
     if constexpr (C::kSparseByTma) {
-      if (wanted && lane() % 4 == 3 - warp()) load_sparse(step, stage);
+      if (wanted && lane() % kTeamWarps == kTeamWarps - 1 - warp()) load_sparse(step, stage);
     } else {
       copy_sparse(step, mask, stage);
     }
@@ -121,7 +151,7 @@ class Producer {
 
   __device__ void load_dense(const Tile& tile, const Step& step, int stage) {
     const Box box = dense_;
-    if (box.row >= C::kTileCols || lane() % 4 != warp()) return;
+    if (box.row >= C::kTileCols || lane() % kTeamWarps != warp()) return;
     Element* const to = &smem_.dense[stage][L::dense_box(box.row, box.k)];
     const int k = (step.col << p_.log2_block_k) + ((step.k + box.k) & block_k_mask());
     const int col = tile.col + box.row;
@@ -144,29 +174,30 @@ class Producer {
                                  step.value);
   }
 
-  /// Every thread copies units of 16 bytes; zeros where a row has no block.
+  /// Every thread copies units of 16 bytes; zeros where a row has no block. Without branches, so
+  /// that the units' addresses are computed side by side: a warp on its own waits for each
+  /// instruction.
   __device__ void copy_sparse(const Step& step, std::uint32_t mask, int stage) {
-    constexpr int kUnits = L::kSparseElements / 8 / 128;  // of a thread
-    constexpr int kLine = C::kInner / 8;                  // units
+    constexpr int kUnits = L::kSparseElements / 8 / kTeamThreads;  // of a thread
+    constexpr int kLine = C::kInner / 8;                           // units
     constexpr int kLines = C::kSparse == Major::k ? kTileRows : kTileK;
-    const std::uint32_t to = shared_address(smem_.sparse[stage]);
+    const std::uint32_t to = shared_address(smem_.sparse[stage]) + L::swizzled(in_team() * 16);
     const auto* values = static_cast<const Element*>(p_.sparse_values);
-#pragma unroll 4
+#pragma unroll
     for (int i = 0; i < kUnits; ++i) {
-      const int unit = i * 128 + thread_;
-      const int line = unit / kLine % kLines;
-      const int inner = unit / (kLine * kLines) * C::kInner + unit % kLine * 8;
+      const int line = i * (kTeamThreads / kLine) % kLines + in_team() / kLine;
+      const int inner = i * kTeamThreads / (kLine * kLines) * C::kInner + in_team() % kLine * 8;
       const int row = C::kSparse == Major::k ? line : inner;
       const int k = C::kSparse == Major::k ? inner : line;
       const int box = ((row >> log2_rows_) << (kLog2TileK - log2_k_)) + (k >> log2_k_);
       const std::int32_t value = __shfl_sync(0xffffffffu, step.value, box);
-      if ((mask >> (k / 16 * kConsumerGroups + row / kGroupRows) & 1) == 0) continue;
+      const bool wanted = (mask >> (k / 16 * kConsumerGroups + row / kGroupRows) & 1) != 0;
       const int block_row = row & block_row_mask(), block_k = (step.k + k) & block_k_mask();
       const std::int64_t from =
           max(value, 0) * p_.sparse_block_stride +
           (C::kSparse == Major::k ? block_row * p_.sparse_line_stride + block_k
                                   : block_k * p_.sparse_line_stride + block_row);
-      copy_async(to + L::sparse_unit(row, k), values + from, value >= 0 ? 16 : 0);
+      copy_async_if(wanted, to + i * kTeamThreads * 16, values + from, value >= 0 ? 16 : 0);
     }
     arrive_after_copies(&smem_.full[stage]);
   }

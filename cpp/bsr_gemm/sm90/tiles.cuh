@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "bsr_gemm/sm90/config.h"
 #include "bsr_gemm/sm90/params.h"
 
@@ -17,9 +19,10 @@ struct Tile {
 /// The tiles of a CTA, in the order in which all roles walk them: one panel of columns after the
 /// other, so that it is read once, in it the longest row groups first. CTAs take turns forwards and
 /// backwards, so that none always has the longer ones.
+template <int kTileCols>
 class Tiles {
  public:
-  __device__ Tiles(const Params& p, int tile_cols) : p_(p), tile_cols_(tile_cols) { load(); }
+  __device__ explicit Tiles(const Params& p) : p_(p) { load(); }
 
   __device__ bool valid() const { return index_ < p_.num_tiles; }
 
@@ -27,7 +30,7 @@ class Tiles {
   __device__ Tile take() {
     Tile tile;
     tile.group = group_.index;
-    tile.col = col_tile_ * tile_cols_;
+    tile.col = col_tile_ * kTileCols;
     tile.begin = group_.begin;
     tile.end = group_.begin + group_.length;
     tile.steps = static_cast<std::int32_t>(
@@ -48,10 +51,71 @@ class Tiles {
   }
 
   const Params& p_;
-  int tile_cols_;
   int turn_ = 0;
   std::int32_t index_ = 0, col_tile_ = 0;
   RowGroup group_{};
 };
+
+/// The one tile of a CTA, or a part of its list.
+class SplitTiles {
+ public:
+  __device__ explicit SplitTiles(const Params& p) : p_(p) {}
+
+  __device__ bool valid() const { return !taken_; }
+  __device__ Tile take() {
+    taken_ = true;
+    const int log2_split = p_.log2_split;
+    const auto index = static_cast<std::int32_t>(blockIdx.x >> log2_split);
+    const auto part = static_cast<std::int32_t>(blockIdx.x & ((1u << log2_split) - 1));
+    const int4 raw =
+        __ldg(reinterpret_cast<const int4*>(p_.lists.groups) + index % p_.lists.num_groups);
+    const RowGroup& group = reinterpret_cast<const RowGroup&>(raw);
+    const std::int64_t length = group.length;
+    Tile tile;
+    tile.group = group.index;
+    tile.col = index / p_.lists.num_groups * kCols;
+    tile.begin = group.begin + (length * part >> log2_split);
+    tile.end = group.begin + (length * (part + 1) >> log2_split);
+    tile.steps = static_cast<std::int32_t>(
+        (((tile.end - tile.begin) << p_.log2_block_k) + kTileK - 1) / kTileK);
+    return tile;
+  }
+
+ private:
+  static constexpr int kCols = 64;
+
+  const Params& p_;
+  bool taken_ = false;
+};
+
+/// The one tile of a CTA: the hardware deals CTAs to the SMs as these get ready. By panels of
+/// column groups.
+class PairTiles {
+ public:
+  __device__ explicit PairTiles(const Params& p) {
+    const std::int32_t rows = p.lists.num_groups, cols = p.col_lists.num_groups;
+    const auto index = static_cast<std::int32_t>(blockIdx.x);
+    const std::int32_t panel = index / (rows * kPanelGroups);
+    const std::int32_t width = min(kPanelGroups, cols - panel * kPanelGroups);
+    const std::int32_t in_panel = index - panel * rows * kPanelGroups;
+    tile_.group = in_panel / width;
+    tile_.col = (panel * kPanelGroups + in_panel % width) * kTileRows;
+  }
+
+  __device__ bool valid() const { return !taken_; }
+  __device__ Tile take() {
+    taken_ = true;
+    return tile_;
+  }
+
+ private:
+  Tile tile_{};
+  bool taken_ = false;
+};
+
+template <class C>
+using TilesOf =
+    std::conditional_t<C::kBothSparse, PairTiles,
+                       std::conditional_t<C::kOneTile, SplitTiles, Tiles<C::kTileCols>>>;
 
 }  // namespace sparsek::bsr::sm90

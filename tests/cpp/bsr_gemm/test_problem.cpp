@@ -174,8 +174,7 @@ void test_sm90_declines() {
   };
   declined("sm_80", [](Problem& p) { p.device.compute_capability = 80; });
   declined("dtype is float32", [](Problem& p) { p.dtype = DType::float32; });
-  declined("one block-sparse operand", [](Problem& p) { p.product = bsr::Product::sampled; });
-  declined("blocks are 16x48", [](Problem& p) { p.a_block.cols = 48; });
+  declined("a has blocks of 16x48", [](Problem& p) { p.a_block.cols = 48; });
   declined("a has no plan", [](Problem& p) { p.a_planned = false; });
   declined("b has no contiguous axis", [](Problem& p) { p.b_access.axis = -1; });
   declined("b has an address or strides that are multiples of 4 bytes",

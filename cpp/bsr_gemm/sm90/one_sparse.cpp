@@ -1,0 +1,119 @@
+#include <algorithm>
+#include <cstdlib>
+
+#include "bsr_gemm/sm90/plan.h"
+#include "bsr_gemm/sm90/products.h"
+#include "core/cuda_check.h"
+#include "core/log.h"
+#include "core/message.h"
+
+namespace sparsek::bsr::sm90 {
+namespace {
+
+constexpr int kWideTile = 256, kNarrowTile = 64;
+
+/// The product with the sparse operand on the left: out^T = b^T a^T where b is the sparse one.
+struct Sides {
+  OperandSide side;
+  BlockShape block;         // (rows, k)
+  std::int64_t rows, cols;  // of the result
+  Access sparse, dense;
+  int sparse_k_axis, dense_k_axis;
+  const char *sparse_name, *dense_name;
+};
+
+Sides sides_of(const Problem& p) {
+  if (p.product == Product::sparse_dense) {
+    return {OperandSide::left, p.a_block, p.m, p.n, p.a_access, p.b_access, 2, 0, "a", "b"};
+  }
+  return {OperandSide::right,
+          {p.b_block.cols, p.b_block.rows},
+          p.n,
+          p.m,
+          p.b_access,
+          p.a_access,
+          1,
+          1,
+          "b",
+          "a"};
+}
+
+void set_sparse(const Sides& s, const TensorView& values, const KernelKey& key, Params* params) {
+  const int k_axis = s.sparse_k_axis;
+  params->sparse_values = values.data;
+  params->sparse_block_stride = values.stride[0];
+  params->sparse_line_stride = values.stride[key.sparse == Major::k ? 3 - k_axis : k_axis];
+  if (key.inner == 16 || values.shape[0] == 0) return;
+  params->sparse_map = block_map(s.sparse_name, values, k_axis, key.sparse, key.inner);
+}
+
+void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, Params* params) {
+  const int k_axis = s.dense_k_axis, col_axis = 1 - k_axis;
+  const std::int64_t k = dense.shape[k_axis], stride = dense.stride[k_axis];
+  params->dense_in_chunks = key.dense == Major::free && s.cols % 64 == 0;
+  const auto map = [&](std::initializer_list<MapAxis> axes) {
+    return make_tensor_map(s.dense_name, key.dtype, dense.data, axes, L2Fetch::bytes_128);
+  };
+  params->dense_map =
+      key.dense == Major::k
+          ? map({{k, 1, key.inner}, {s.cols, dense.stride[col_axis], key.tile_cols}})
+      : params->dense_in_chunks
+          ? map({{64, 1, 64}, {k, stride, key.inner}, {s.cols / 64, 64, key.tile_cols / 64}})
+          : map({{s.cols, 1, 64}, {k, stride, key.inner}, {1, 64, 1}});
+}
+
+}  // namespace
+
+int split_of(std::int64_t tiles, int num_sms) {
+  if (getenv("TRY_SPLIT")) return atoi(getenv("TRY_SPLIT"));
+  constexpr int kMostCtas = 8;  // of a cluster
+  int split = 1;
+  while (2 * split <= kMostCtas && tiles * 2 * split <= 2 * num_sms) split *= 2;
+  return split;
+}
+
+std::int64_t num_tiles(const Problem& p, int tile_cols) {
+  const Sides s = sides_of(p);
+  return ceil_div(s.rows, kTileRows) * ceil_div(s.cols, tile_cols);
+}
+
+void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
+  if (p.m == 0 || p.n == 0) return;
+  const Sides s = sides_of(p);
+  const bool left = s.side == OperandSide::left;
+  const BsrMatrixView& matrix = left ? *args.a.sparse : *args.b.sparse;
+
+  KernelKey key;
+  key.dtype = p.dtype;
+  key.sparse = major_of(s.sparse, s.sparse_k_axis);
+  key.dense = major_of(s.dense, s.dense_k_axis);
+  key.inner = static_cast<int>(std::min({s.block.rows, s.block.cols, std::int64_t{64}}));
+  // Few tiles: narrower ones, so that every SM has one.
+  key.tile_cols = num_tiles(p, kWideTile) < p.device.num_sms ? kNarrowTile : kWideTile;
+
+  Params params{};
+  params.lists = lists_of(matrix, s.side, left ? args.a_plan : args.b_plan);
+  params.log2_block_rows = log2_of(s.block.rows);
+  params.log2_block_k = log2_of(s.block.cols);
+  params.absent_col = static_cast<std::int32_t>(p.k / s.block.cols);
+  params.rows = static_cast<std::int32_t>(s.rows);
+  params.cols = static_cast<std::int32_t>(s.cols);
+  params.num_tiles = static_cast<std::int32_t>(num_tiles(p, key.tile_cols));
+  const int split = key.tile_cols == kNarrowTile ? split_of(params.num_tiles, p.device.num_sms) : 1;
+  params.log2_split = log2_of(split);
+  set_sparse(s, matrix.values, key, &params);
+  set_dense(s, left ? args.b.dense : args.a.dense, key, &params);
+  set_out(p, args, left, &params);
+
+  if (log_enabled()) {
+    log_once(cat("bsr_gemm sm90 tile=", kTileRows, "x", key.tile_cols, "x", kTileK,
+                 " inner=", key.inner, " sparse=", key.sparse == Major::k ? "k" : "rows",
+                 " dense=", key.dense == Major::k ? "k" : "cols", " tiles=", params.num_tiles,
+                 " split=", split));
+  }
+  const DeviceGuard guard(p.device.device);
+  const auto launch = key.inner == 16 ? launch_16 : key.inner == 32 ? launch_32 : launch_64;
+  launch(key, params, p.device.num_sms, static_cast<cudaStream_t>(args.stream));
+}
+
+}  // namespace sparsek::bsr::sm90

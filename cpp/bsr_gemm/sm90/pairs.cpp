@@ -1,0 +1,72 @@
+#include <algorithm>
+#include <utility>
+
+#include "bsr_gemm/sm90/plan.h"
+#include "bsr_gemm/sm90/products.h"
+#include "core/cuda_check.h"
+#include "core/log.h"
+#include "core/message.h"
+
+namespace sparsek::bsr::sm90 {
+namespace {
+
+/// One of the two sparse operands, as what lies along an axis of the result.
+struct Side {
+  const char* name;
+  OperandSide side;
+  const BsrMatrixView& matrix;
+  const void* plan;
+  int k_axis;  // of its values
+  Major major;
+
+  std::int64_t extent() const { return side == OperandSide::left ? matrix.rows : matrix.cols; }
+  std::int64_t block() const { return matrix.values.shape[3 - k_axis]; }
+  std::int64_t block_k() const { return matrix.values.shape[k_axis]; }
+};
+
+}  // namespace
+
+void run_pairs(const Problem& p, const BsrGemmArgs& args) {
+  if (p.m == 0 || p.n == 0) return;
+  const Side a{"a", OperandSide::left, *args.a.sparse, args.a_plan, 2, major_of(p.a_access, 2)};
+  const Side b{"b", OperandSide::right, *args.b.sparse, args.b_plan, 1, major_of(p.b_access, 1)};
+  // One of the two mixed cases is computed as the transpose of the other: fewer kernels.
+  const bool swapped = a.major == Major::free && b.major == Major::k;
+  const Side &rows = swapped ? b : a, &cols = swapped ? a : b;
+
+  KernelKey key;
+  key.dtype = p.dtype;
+  key.sparse = rows.major;
+  key.dense = cols.major;
+  key.inner =
+      static_cast<int>(std::min({rows.block(), cols.block(), rows.block_k(), std::int64_t{64}}));
+  key.tile_cols = kTileRows;
+
+  Params params{};
+  params.lists = lists_of(rows.matrix, rows.side, rows.plan);
+  params.col_lists = lists_of(cols.matrix, cols.side, cols.plan);
+  params.log2_block_rows = log2_of(rows.block());
+  params.log2_block_cols = log2_of(cols.block());
+  params.log2_block_k = log2_of(rows.block_k());
+  params.rows = static_cast<std::int32_t>(rows.extent());
+  params.cols = static_cast<std::int32_t>(cols.extent());
+  params.num_tiles = params.lists.num_groups * params.col_lists.num_groups;
+  for (const Side* side : {&rows, &cols}) {
+    if (side->matrix.nnz() == 0) continue;
+    (side == &rows ? params.sparse_map : params.dense_map) =
+        block_map(side->name, side->matrix.values, side->k_axis, side->major, key.inner);
+  }
+  set_out(p, args, !swapped, &params);
+
+  if (log_enabled()) {
+    log_once(cat("bsr_gemm sm90 pairs tile=", kTileRows, "x", kTileRows, "x", kTileK,
+                 " inner=", key.inner, " rows=", rows.name,
+                 key.sparse == Major::k ? " (k)" : " (rows)", " cols=", cols.name,
+                 key.dense == Major::k ? " (k)" : " (cols)", " tiles=", params.num_tiles));
+  }
+  const DeviceGuard guard(p.device.device);
+  const auto launch = p.dtype == DType::float16 ? launch_pairs_float16 : launch_pairs_bfloat16;
+  launch(key, params, static_cast<cudaStream_t>(args.stream));
+}
+
+}  // namespace sparsek::bsr::sm90

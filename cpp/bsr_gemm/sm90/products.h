@@ -1,0 +1,79 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "bsr_gemm/problem.h"
+#include "bsr_gemm/sm90/launch.h"
+#include "primitives/tensor_map.h"
+
+namespace sparsek::bsr::sm90 {
+
+// Each product's launch: what its kernel reads is gathered from the arguments. Throws Error.
+void run_one_sparse(const Problem& problem, const BsrGemmArgs& args);
+void run_pairs(const Problem& problem, const BsrGemmArgs& args);
+void run_sampled(const Problem& problem, const BsrGemmArgs& args);
+void run_dense(const Problem& problem, const BsrGemmArgs& args);
+
+/// Tiles of 128 rows of the sparse operand and `tile_cols` columns.
+std::int64_t num_tiles(const Problem& problem, int tile_cols);
+
+/// How many CTAs share a tile where there are few: a power of two, as many as leave all of them on
+/// the chip at once, two to an SM.
+int split_of(std::int64_t tiles, int num_sms);
+
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+inline int log2_of(std::int64_t power) {
+  int log2 = 0;
+  while ((std::int64_t{1} << log2) < power) ++log2;
+  return log2;
+}
+
+inline Major major_of(const Access& access, int k_axis) {
+  return access.axis == k_axis ? Major::k : Major::free;
+}
+
+/// A dense result. `rows_first`: the kernel's rows are the first axis, not the second.
+inline Matrix matrix_of(const TensorView& tensor, bool rows_first) {
+  return {tensor.data, tensor.stride[rows_first ? 0 : 1], tensor.stride[rows_first ? 1 : 0]};
+}
+
+/// `rows_inner`: the kernel's rows are contiguous in the result.
+template <class P>
+void set_factors(const Problem& p, const BsrGemmArgs& args, bool rows_inner, P* params) {
+  params->alpha = args.alpha;
+  params->beta = args.beta;
+  params->wide_out = p.out_dtype == DType::float32;
+  params->rows_inner = rows_inner;
+  params->aligned = p.out_access.alignment == 16;
+}
+
+/// A dense result, and c.
+inline void set_out(const Problem& p, const BsrGemmArgs& args, bool rows_first, Params* params) {
+  params->out = matrix_of(args.out.dense, rows_first);
+  if (args.beta != 0) params->c = matrix_of(args.c.dense, rows_first);
+  set_factors(p, args, (p.out_access.axis == 0) == rows_first, params);
+}
+
+/// Boxes of blocks of (nnz, bm, bk) values, of which axis `k_axis` is that of k.
+inline CUtensorMap block_map(const char* name, const TensorView& values, int k_axis, Major major,
+                             int inner) {
+  const int row_axis = 3 - k_axis;
+  const auto box = [](std::int64_t extent, int most) {
+    return static_cast<int>(std::min<std::int64_t>(extent, most));
+  };
+  const std::int64_t rows = values.shape[row_axis], k = values.shape[k_axis];
+  const MapAxis blocks{values.shape[0], values.stride[0], 1};
+  return major == Major::k
+             ? make_tensor_map(
+                   name, values.dtype, values.data,
+                   {{k, 1, inner}, {rows, values.stride[row_axis], box(rows, kGroupRows)}, blocks},
+                   L2Fetch::bytes_128)
+             : make_tensor_map(
+                   name, values.dtype, values.data,
+                   {{rows, 1, inner}, {k, values.stride[k_axis], box(k, kTileK)}, blocks},
+                   L2Fetch::bytes_128);
+}
+
+}  // namespace sparsek::bsr::sm90

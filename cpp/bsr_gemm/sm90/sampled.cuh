@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cutlass/arch/barrier.h>
+#include <cutlass/arch/reg_reconfig.h>
+
+#include "bsr_gemm/sm90/launch.h"
+#include "bsr_gemm/sm90/sampled_consumer.cuh"
+#include "bsr_gemm/sm90/sampled_producer.cuh"
+#include "core/cuda_check.h"
+
+namespace sparsek::bsr::sm90 {
+
+/// Persistent CTAs: one warp group fills stages, two multiply 64 rows of the tile each.
+template <class C>
+__global__ void __launch_bounds__(C::kThreads, 1)
+    sampled_kernel(const __grid_constant__ SampledParams p) {
+  extern __shared__ unsigned char raw_smem[];
+  auto& smem = *reinterpret_cast<SharedStorage<C>*>(
+      (reinterpret_cast<std::uintptr_t>(raw_smem) + 1023) / 1024 * 1024);
+  if (threadIdx.x == 128 * kConsumerGroups) {  // the first copies wait for the descriptors
+    cute::prefetch_tma_descriptor(&p.row_map);
+    cute::prefetch_tma_descriptor(&p.col_map);
+  }
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < C::kStages; ++i) {
+      cutlass::arch::ClusterBarrier::init(&smem.full[i], 1);
+      cutlass::arch::ClusterBarrier::init(&smem.empty[i], 4 * kConsumerGroups);
+    }
+    cutlass::arch::fence_barrier_init();
+  }
+  __syncthreads();
+
+  const int group = threadIdx.x / 128;
+  if (group == kConsumerGroups) {
+    cutlass::arch::warpgroup_reg_dealloc<C::kProducerRegisters>();
+    SampledProducer<C>(p, smem).run();
+  } else {
+    cutlass::arch::warpgroup_reg_alloc<C::kConsumerRegisters>();
+    SampledConsumer<C>(p, smem, group).run();
+  }
+}
+
+template <class Element, Major kRows, Major kCols, int kInner>
+void launch_sampled_config(const SampledParams& params, int ctas, cudaStream_t stream) {
+  using C = Config<Element, kRows, kCols, kInner, kSampledCols, 4, Kind::sampled>;
+  constexpr int kSmemBytes = sizeof(SharedStorage<C>) + 1024;
+  cuda_check(cudaFuncSetAttribute(sampled_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  kSmemBytes),
+             "bsr_gemm: sm90");
+  sampled_kernel<C><<<ctas, C::kThreads, kSmemBytes, stream>>>(params);
+  cuda_check(cudaGetLastError(), "bsr_gemm: sm90");
+}
+
+template <class Element, Major kRows>
+void launch_sampled_rows(const KernelKey& key, const SampledParams& params, int ctas,
+                         cudaStream_t stream) {
+  // Contiguous along k, a box has lines of 64 however narrow the block is.
+  const auto launch = key.dense == Major::k ? launch_sampled_config<Element, kRows, Major::k, 64>
+                      : key.inner == 64     ? launch_sampled_config<Element, kRows, Major::free, 64>
+                      : key.inner == 32 ? launch_sampled_config<Element, kRows, Major::free, 32>
+                                        : launch_sampled_config<Element, kRows, Major::free, 16>;
+  launch(params, ctas, stream);
+}
+
+template <class Element>
+void launch_sampled_element(const KernelKey& key, const SampledParams& params, int ctas,
+                            cudaStream_t stream) {
+  return key.sparse == Major::k
+             ? launch_sampled_rows<Element, Major::k>(key, params, ctas, stream)
+             : launch_sampled_rows<Element, Major::free>(key, params, ctas, stream);
+}
+
+}  // namespace sparsek::bsr::sm90

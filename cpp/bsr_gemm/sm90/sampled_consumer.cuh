@@ -1,0 +1,137 @@
+#pragma once
+
+#include <cutlass/arch/barrier.h>
+
+#include <cute/tensor.hpp>
+
+#include "bsr_gemm/sm90/epilogue.cuh"
+#include "bsr_gemm/sm90/layouts.cuh"
+#include "bsr_gemm/sm90/sampled_tiles.cuh"
+#include "primitives/barrier.cuh"
+
+namespace sparsek::bsr::sm90 {
+
+/// A warp group that multiplies 64 rows of a sampled product's tiles: as 64 x 256, or 64 x 128
+/// where a tile has no more columns.
+template <class C>
+class SampledConsumer {
+ public:
+  using Element = typename C::Element;
+  using L = Layouts<C>;
+
+  __device__ SampledConsumer(const SampledParams& p, SharedStorage<C>& smem, int group)
+      : p_(p), smem_(smem), group_(group) {}
+
+  __device__ void run() {
+    SampledTiles<C::kTileCols> tiles(p_);
+    while (tiles.valid()) {
+      const SampledTile tile = tiles.take();
+      if (tile.count << p_.log2_block_cols <= C::kTileCols / 2) {
+        multiply<C::kTileCols / 2>(tile);
+      } else {
+        multiply<C::kTileCols>(tile);
+      }
+    }
+  }
+
+ private:
+  static constexpr cute::GMMA::Major gmma(Major major) {
+    return major == Major::k ? cute::GMMA::Major::K : cute::GMMA::Major::MN;
+  }
+
+  template <int kCols>
+  __device__ void multiply(const SampledTile& tile) {
+    using namespace cute;
+    auto mma = make_tiled_mma(GMMA::ss_op_selector<Element, Element, float,
+                                                   Shape<Int<kGroupRows>, Int<kCols>, Int<kTileK>>,
+                                                   gmma(C::kSparse), gmma(C::kDense)>());
+    auto thread_mma = mma.get_slice(threadIdx.x % 128);
+    auto acc = partition_fragment_C(mma, Shape<Int<kGroupRows>, Int<kCols>>{});
+
+    Tensor sA = make_tensor(make_smem_ptr(smem_.sparse[0]), typename L::Sparse{});  // (row, k)
+    Tensor sB = make_tensor(make_smem_ptr(smem_.dense[0]), typename L::Dense{});    // (col, k)
+    Tensor gA = local_tile(sA, Shape<Int<kGroupRows>, Int<kTileK>>{}, make_coord(group_, _0{}));
+    Tensor gB = local_tile(sB, Shape<Int<kCols>, Int<kTileK>>{}, make_coord(_0{}, _0{}));
+    Tensor rA = thread_mma.partition_fragment_A(gA);  // (MMA, 1, k / 16)
+    Tensor rB = thread_mma.partition_fragment_B(gB);  // (MMA, 1, k / 16)
+    constexpr int kStageA = L::kSparseElements * sizeof(Element) / 16;
+    constexpr int kStageB = L::kDenseElements * sizeof(Element) / 16;
+
+    mma.accumulate_ = GMMA::ScaleOut::Zero;
+    int reading = -1;  // the stage that the MMAs in flight read
+    for (int step = 0; step < p_.steps; ++step) {
+      wait(&smem_.full[stage_], phase_);
+      Tensor a = make_tensor(rA.data() + stage_ * kStageA, rA.layout());
+      Tensor b = make_tensor(rB.data() + stage_ * kStageB, rB.layout());
+      warpgroup_fence_operand(acc);
+      warpgroup_arrive();
+#pragma unroll
+      for (int k = 0; k < kTileK / 16; ++k) {
+        gemm(mma, a(_, _, k), b(_, _, k), acc);
+        mma.accumulate_ = GMMA::ScaleOut::One;
+      }
+      warpgroup_commit_batch();
+      warpgroup_wait<1>();
+      warpgroup_fence_operand(acc);
+      release(reading);
+      reading = stage_;
+      if (++stage_ == C::kStages) {
+        stage_ = 0;
+        phase_ ^= 1;
+      }
+    }
+    warpgroup_wait<0>();
+    warpgroup_fence_operand(acc);
+    release(reading);
+    store<kCols>(tile, acc);
+  }
+
+  __device__ void release(int stage) {
+    if (stage >= 0 && threadIdx.x % 32 == 0) arrive(&smem_.empty[stage]);
+  }
+
+  template <int kCols, class Acc>
+  __device__ void store(const SampledTile& tile, const Acc& acc) {
+    const int log2_rows = p_.log2_block_rows, log2_cols = p_.log2_block_cols;
+    const int log2_rows_in_group = max(0, 7 - log2_rows);
+    const std::int32_t num_cols = tile.count << log2_cols;
+    store_by_fours<kCols>(
+        smem_.staging_of(group_), p_.alpha, p_.rows_inner, num_cols, 1 + group_, acc,
+        [&](std::int32_t row, std::int32_t col, float (&values)[4]) {
+          row += group_ * kGroupRows;
+          if (p_.whole) return put_whole(tile, row, col, values);
+          if (col >= num_cols) return;
+          const std::int64_t entry = tile.first + (col >> log2_cols);
+          const std::int64_t block =
+              __ldg(p_.lists.values + (entry << log2_rows_in_group) + (row >> log2_rows));
+          if (block < 0) return;  // others of these rows have one there
+          row &= (1 << log2_rows) - 1;
+          col &= (1 << log2_cols) - 1;
+          put_four<Element>(
+              p_,
+              block * p_.out_block_stride + row * p_.out.sparse_stride + col * p_.out.dense_stride,
+              block * p_.c_block_stride + row * p_.c.sparse_stride + col * p_.c.dense_stride,
+              p_.rows_inner ? p_.c.sparse_stride : p_.c.dense_stride, 4, values);
+        });
+  }
+
+  /// Of a result that is dense, as far as it goes.
+  __device__ void put_whole(const SampledTile& tile, std::int32_t row, std::int32_t col,
+                            float (&values)[4]) {
+    row += tile.group * kTileRows;
+    col += static_cast<std::int32_t>(tile.first) << p_.log2_block_cols;
+    if (row >= p_.rows || col >= p_.cols) return;
+    put_four<Element>(p_, row * p_.out.sparse_stride + col * p_.out.dense_stride,
+                      row * p_.c.sparse_stride + col * p_.c.dense_stride,
+                      p_.rows_inner ? p_.c.sparse_stride : p_.c.dense_stride,
+                      min(4, p_.rows_inner ? p_.rows - row : p_.cols - col), values);
+  }
+
+  const SampledParams& p_;
+  SharedStorage<C>& smem_;
+  int group_;
+  int stage_ = 0;
+  std::uint32_t phase_ = 0;
+};
+
+}  // namespace sparsek::bsr::sm90

@@ -1,0 +1,78 @@
+// What the sm90 backend decides before a kernel runs: which problems it takes, and how many CTAs
+// share a tile.
+
+#include <string>
+
+#include "bsr_gemm/backends.h"
+#include "bsr_gemm/sm90/products.h"
+#include "check.h"
+
+using namespace sparsek;
+using namespace sparsek::bsr;
+
+namespace {
+
+Problem problem_of(Product product) {
+  Problem p;
+  p.product = product;
+  p.m = p.n = p.k = 1024;
+  p.device = {{DeviceType::cuda, 0}, "a Hopper GPU", 90, 132, 232448};
+  p.a_access = p.b_access = p.out_access = {1, 16};
+  const BlockShape block{32, 64};
+  if (product == Product::sparse_dense || product == Product::sparse_sparse) {
+    p.a_block = block;
+    p.a_planned = true;
+  }
+  if (product == Product::dense_sparse || product == Product::sparse_sparse) {
+    p.b_block = {block.cols, block.rows};
+    p.b_planned = true;
+  }
+  if (product == Product::sampled) {
+    p.out_block = block;
+    p.out_planned = true;
+  }
+  return p;
+}
+
+std::string reason(const Problem& p) { return sm90::backend().supports(p).value_or("takes it"); }
+
+void test_takes_all_products() {
+  for (const Product product :
+       {Product::sparse_dense, Product::dense_sparse, Product::sparse_sparse, Product::sampled}) {
+    CHECK_EQ(reason(problem_of(product)), "takes it");
+  }
+}
+
+void test_declines_with_the_reason() {
+  Problem p = problem_of(Product::sampled);
+  p.out_planned = false;
+  CHECK_EQ(reason(p), "out has no plan (make_bsr_plan)");
+  p = problem_of(Product::sparse_sparse);
+  p.b_block.cols = 48;
+  CHECK_EQ(reason(p), "b has blocks of 64x48, expected 16, 32, 64 or 128 each way");
+  p = problem_of(Product::sparse_dense);
+  p.out_access.alignment = 2;  // stores need not be of 16 bytes
+  CHECK_EQ(reason(p), "takes it");
+}
+
+/// All CTAs of a launch with shared tiles run at once, two on an SM, and there is no room for twice
+/// as many.
+void test_shared_tiles_fill_the_chip() {
+  for (const int sms : {78, 114, 132}) {
+    for (std::int64_t tiles = 1; tiles < 1000; ++tiles) {
+      const int split = sm90::split_of(tiles, sms);
+      CHECK(split >= 1 && split <= 8 && (split & (split - 1)) == 0);
+      CHECK(split == 1 || tiles * split <= 2 * sms);
+      CHECK(split == 8 || tiles * 2 * split > 2 * sms);
+    }
+  }
+}
+
+}  // namespace
+
+int main() {
+  test_takes_all_products();
+  test_declines_with_the_reason();
+  test_shared_tiles_fill_the_chip();
+  return failures() != 0;
+}

@@ -1,0 +1,179 @@
+"""The sm90 backend of bsr_gemm against the float64 product: all of its kernels, and what it declines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import reference
+import torch
+from test_bsr_gemm import PRODUCTS, check, dense, sparse
+
+from sparsek import BSRMatrix, bsr_gemm
+
+pytestmark = pytest.mark.gpu
+
+ONE_SPARSE = ["sparse_dense", "dense_sparse"]
+BLOCKS = [(rows, cols) for rows in (16, 32, 64, 128) for cols in (16, 32, 64, 128)]
+
+
+@pytest.mark.parametrize("order", ["row", "column"])
+@pytest.mark.parametrize("transposed", [False, True], ids=["plain", "transposed"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block[0]}x{block[1]}")
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_blocks(product, block, dtype, transposed, order, rng):
+    options = {"block": block, "transposed": transposed, "order": order, "shuffled": True, "size": (11, 11, 9)}
+    check(product, "sm90", dtype, rng, free=264, depth=200, **options)
+
+
+@pytest.mark.parametrize(("free", "order"), [(8, "row"), (1, "column"), (45, "column"), (1000, "row"), (512, "column")])
+@pytest.mark.parametrize("block", [(16, 16), (32, 64), (128, 128)], ids=lambda block: f"{block[0]}x{block[1]}")
+@pytest.mark.parametrize("product", ONE_SPARSE)
+def test_ragged(product, block, free, order, rng):
+    if free % 8 and product == "dense_sparse":
+        order = "row"  # the axis of k stays the contiguous one
+    check(product, "sm90", torch.float16, rng, block=block, free=free, order=order, size=(5, 5, 6))
+
+
+@pytest.mark.parametrize("density", [0.0, 0.001, 0.05, 0.5, 1.0])
+@pytest.mark.parametrize("block", [16, 32, 64, 128])
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_densities(product, block, density, rng):
+    size = (1500 // block, 1500 // block, 1000 // block)
+    check(product, "sm90", torch.float16, rng, block=(block, block), density=density, size=size, free=2048, depth=136)
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(2.0, 0.0), (1.0, 1.0), (-0.5, 0.25), (0.0, 1.0)])
+@pytest.mark.parametrize("out_dtype", [None, torch.float32])
+@pytest.mark.parametrize("free", [45, 1024])
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_alpha_beta(product, free, alpha, beta, out_dtype, rng):
+    if free == 45 and product not in ONE_SPARSE:
+        pytest.skip("no dense side whose length is free")
+    order = "column" if product == "sparse_dense" else "row"  # k contiguous
+    options = {"alpha": alpha, "beta": beta, "out_dtype": out_dtype, "order": order, "density": 0.2, "depth": 72}
+    check(product, "sm90", torch.float16, rng, block=(32, 32), free=free, size=(9, 9, 7), **options)
+
+
+def zipf(rng, block_rows, block_cols, block, device):
+    """A float16 matrix whose block row i has block_cols / (i + 1) blocks, in a random order of rows."""
+    counts = rng.permutation([block_cols // (i + 1) for i in range(block_rows)])
+    columns = np.concatenate([rng.permutation(block_cols)[:count] for count in counts])
+    values = torch.from_numpy(rng.standard_normal((len(columns), block, block), dtype=np.float32)).to(device).half()
+    offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(counts)])).to(device)
+    columns = torch.from_numpy(columns.astype(np.int32)).to(device)
+    return BSRMatrix(values, offsets, columns, (block_rows * block, block_cols * block))
+
+
+@pytest.mark.parametrize("block", [16, 64, 128])
+def test_unequal_rows_in_a_graph(block, rng):
+    matrix = zipf(rng, 40, 20, block, "cuda")
+    x = dense(rng, 20 * block, 520, torch.float16, "cuda")
+    out = bsr_gemm(matrix, x, backend="sm90")  # makes the plan, which a capture cannot
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        bsr_gemm(matrix, x, out=out, backend="sm90")
+    for _ in range(2):
+        matrix.values.normal_()
+        out.fill_(float("nan"))
+        graph.replay()
+        full = torch.as_tensor(matrix.to_dense())
+        lowprec = reference.matmul(full, x, 1.0, None, 0.0, dtype=torch.float16)
+        reference.assert_close(out, reference.matmul(full, x, 1.0, None, 0.0), lowprec)
+
+
+@pytest.mark.parametrize("block", [16, 32, 128])
+def test_garbage_in_unchecked_structure(block, rng):
+    values = torch.ones(6, block, block, device="cuda", dtype=torch.float16)
+    offsets = torch.from_numpy(rng.integers(-(2**62), 2**62, 5, dtype="int64")).cuda()
+    columns = torch.from_numpy(rng.integers(-(2**31), 2**31 - 1, 6, dtype="int32")).cuda()
+    x = torch.ones(4 * block, 4 * block, device="cuda", dtype=torch.float16)
+    for cols in (columns, columns % 4):
+        matrix = BSRMatrix(values, offsets, cols, (4 * block, 4 * block), check=False)
+        assert torch.isfinite(bsr_gemm(matrix, x, backend="sm90")).all()
+        assert torch.isfinite(bsr_gemm(x, matrix, backend="sm90")).all()
+        assert torch.isfinite(bsr_gemm(matrix, matrix, backend="sm90")).all()
+        bsr_gemm(x, x, out_pattern=matrix, backend="sm90")
+        torch.cuda.synchronize()
+
+
+def test_says_why_not(rng):
+    a, _ = sparse(rng, 3, 4, (32, 32), 0.5, torch.float16, "cuda")
+    odd, _ = sparse(rng, 3, 4, (32, 48), 0.5, torch.float16, "cuda")
+    wide, _ = sparse(rng, 3, 4, (32, 32), 0.5, torch.float32, "cuda")
+    x = dense(rng, 128, 64, torch.float16, "cuda")
+    y = dense(rng, 192, 64, torch.float16, "cuda")
+    for call, message in (
+        (lambda: bsr_gemm(wide, x.float(), backend="sm90"), "dtype is float32"),
+        (lambda: bsr_gemm(odd, y, backend="sm90"), "a has blocks of 32x48, expected 16, 32, 64 or 128"),
+        (lambda: bsr_gemm(a, x[:, :45].contiguous(), backend="sm90"), "b has .* multiples of 2 bytes, expected 16"),
+        (lambda: bsr_gemm(a, x[:, ::2], backend="sm90"), "b has no contiguous axis"),
+        (lambda: bsr_gemm(y.T, y, out_pattern=odd, backend="sm90"), "out has blocks of 32x48"),
+    ):
+        with pytest.raises(NotImplementedError, match=message):
+            call()
+
+
+@pytest.mark.parametrize("depth", [8, 64, 1000])
+@pytest.mark.parametrize("orders", ["row row", "row column", "column row", "column column"])
+@pytest.mark.parametrize("block", [(16, 16), (16, 128), (32, 32), (64, 64), (128, 128)], ids=str)
+def test_sampled_orders(block, orders, depth, rng):
+    """Each operand contiguous along k or across it, and a depth that no tile divides."""
+    bm, bn = block
+    pattern, _ = sparse(rng, 640 // bm, 1408 // bn, block, 0.3, torch.float16, "cuda", shuffled=True)
+    a, b = (
+        dense(rng, *shape, torch.float16, "cuda", order)
+        for shape, order in zip(((640, depth), (depth, 1408)), orders.split(), strict=True)
+    )
+    result = bsr_gemm(a, b, out_pattern=pattern, backend="sm90").to_dense()
+    where = pattern.with_values(torch.ones_like(pattern.values)).to_dense() != 0
+    expected, lowprec = (
+        torch.where(where, reference.matmul(a, b, 1.0, None, 0.0, dtype=dtype), 0)
+        for dtype in (torch.float64, torch.float16)
+    )
+    reference.assert_close(result, expected, lowprec)
+
+
+@pytest.mark.parametrize("blocks", [(16, 32, 64), (128, 16, 32), (64, 128, 128), (32, 64, 16)], ids=str)
+@pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)], ids=str)
+def test_two_sparse(transposed, blocks, rng):
+    """Blocks of a, of k and of b that differ, in every order of the values."""
+    bm, bk, bn = blocks
+    a, a_full = sparse(rng, 384 // bm, 640 // bk, (bm, bk), 0.3, torch.float16, "cuda", transposed=transposed[0])
+    b, b_full = sparse(rng, 640 // bk, 512 // bn, (bk, bn), 0.3, torch.float16, "cuda", transposed=transposed[1])
+    lowprec = reference.matmul(a_full, b_full, 1.0, None, 0.0, dtype=torch.float16)
+    expected = reference.matmul(a_full, b_full, 1.0, None, 0.0)
+    reference.assert_close(bsr_gemm(a, b, backend="sm90"), expected, lowprec)
+
+
+@pytest.mark.parametrize("density", [0.001, 0.3])
+def test_two_sparse_of_more_blocks_than_are_listed_at_once(density, rng):
+    check("sparse_sparse", "sm90", torch.float16, rng, block=(16, 16), size=(9, 10, 2100), density=density)
+
+
+@pytest.mark.parametrize("free", [8, 16, 64, 136, 256])
+@pytest.mark.parametrize("block", [16, 32, 64, 128])
+@pytest.mark.parametrize("product", ONE_SPARSE)
+def test_few_columns(product, block, free, rng):
+    """Tiles that the CTAs of a cluster share."""
+    size = (2048 // block, 2048 // block, 1024 // block)
+    check(product, "sm90", torch.float16, rng, block=(block, block), density=0.1, size=size, free=free)
+
+
+def test_two_sparse_and_sampled_in_a_graph(rng):
+    a, _ = sparse(rng, 5, 4, (64, 64), 0.5, torch.float16, "cuda")
+    b, _ = sparse(rng, 4, 6, (64, 64), 0.5, torch.float16, "cuda")
+    x, y = a.to_dense(), b.to_dense()
+    pattern, _ = sparse(rng, 5, 6, (64, 64), 0.5, torch.float16, "cuda")
+    out, sampled = bsr_gemm(a, b, backend="sm90"), bsr_gemm(x, y, out_pattern=pattern, backend="sm90")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        bsr_gemm(a, b, out=out, backend="sm90")
+        bsr_gemm(x, y, out_pattern=pattern, out=sampled, backend="sm90")
+    for values in (a.values, b.values, x, y):
+        values.normal_()
+    out.fill_(float("nan"))
+    sampled.values.fill_(float("nan"))
+    graph.replay()
+    assert torch.equal(out, bsr_gemm(a, b, backend="sm90"))
+    assert torch.equal(sampled.values, bsr_gemm(x, y, out_pattern=pattern, backend="sm90").values)
