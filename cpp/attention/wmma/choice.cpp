@@ -20,7 +20,7 @@ constexpr Kernel kKernels[] = {
 };
 
 // Heads whose q tiles are visited together, longest first, under a band that makes them unequal.
-constexpr int kSectionHeads = 2;
+constexpr int kSectionHeads = 4;
 
 bool takes(const Kernel& kernel, const Problem& p) {
   return kernel.head_dim >= std::max(p.head_dim, p.value_dim) &&
