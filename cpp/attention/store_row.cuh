@@ -6,31 +6,12 @@
 #include <cute/config.hpp>
 
 #include "attention/output.h"
+#include "primitives/quad.cuh"
 
 namespace sparsek::attn {
 
 // Accumulators of warp-level and warpgroup-level MMA alike: element 4 * j + 2 * r + c is in column
 // 8 * j + 2 * (lane % 4) + c of a thread's row r.
-
-/// Transposes four words over the four lanes of a quad: lane i's word j becomes lane j's word i.
-__device__ __forceinline__ void transpose_quad(std::uint32_t (&word)[4]) {
-  const int lane = threadIdx.x % 4;
-  CUTE_UNROLL
-  for (int bit = 1; bit <= 2; bit *= 2) {
-    const bool upper = lane & bit;
-    CUTE_UNROLL
-    for (int low = 0; low < 4; ++low) {
-      if (low & bit) continue;
-      const std::uint32_t sent = upper ? word[low] : word[low + bit];
-      const std::uint32_t received = __shfl_xor_sync(~0u, sent, bit);
-      if (upper) {
-        word[low] = received;
-      } else {
-        word[low + bit] = received;
-      }
-    }
-  }
-}
 
 /// Writes a row, of which a quad holds 2 values of each 8 columns: 16 bytes from each lane.
 template <class Element, int kValueDim, int r, class Accumulator>
@@ -67,8 +48,8 @@ __device__ __forceinline__ void store_row_by_element(const Accumulator& output, 
   }
 }
 
-/// Row r of a thread's two: O and lse. Where not `inside`, the thread only takes part. (r is known at
-/// compile time: a loop that is not unrolled would move the accumulator to local memory.)
+/// Row r of a thread's two: O and lse. Where not `inside`, the thread only takes part. (r is known
+/// at compile time: a loop that is not unrolled would move the accumulator to local memory.)
 template <class Element, int kValueDim, int r, class Accumulator>
 __device__ __forceinline__ void write_row(const Output& out, const Lse& lse, std::int64_t batch,
                                           std::int64_t head, std::int64_t query, bool inside,

@@ -40,9 +40,9 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t address,
 }
 
 template <class Element>
-using WarpMma = std::conditional_t<std::is_same_v<Element, cutlass::half_t>,
-                                   cute::SM80_16x8x16_F32F16F16F32_TN,
-                                   cute::SM80_16x8x16_F32BF16BF16F32_TN>;
+using WarpMma =
+    std::conditional_t<std::is_same_v<Element, cutlass::half_t>, cute::SM80_16x8x16_F32F16F16F32_TN,
+                       cute::SM80_16x8x16_F32BF16BF16F32_TN>;
 
 /// Two numbers as one word of a fragment.
 template <class Element>

@@ -73,8 +73,8 @@ std::string bsr_gemm_backend(const BsrGemmArgs& args);
 /// The backend table in order of preference, as seen on this machine.
 std::vector<BackendStatus> bsr_gemm_backends();
 
-/// For each GPU of list_gpus(), the backend that a float16 product of a matrix with blocks of 64 and
-/// a dense one gets there; empty where none takes it.
+/// For each GPU of list_gpus(), the backend that a float16 product of a matrix with blocks of 64
+/// and a dense one gets there; empty where none takes it.
 std::vector<std::string> bsr_gemm_backends_by_gpu();
 
 }  // namespace sparsek

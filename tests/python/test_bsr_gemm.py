@@ -289,9 +289,11 @@ def test_garbage_in_unchecked_structure_touches_nothing_else(backend, rng):
 )
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_wmma_large_tiles(product, block, transposed, order, rng):
-    """Every order of the operands in the kernels of the large tiles, over many stages of shared memory."""
-    options = {"block": block, "transposed": transposed, "order": order, "shuffled": True, "size": (3, 5, 19)}
-    check(product, "wmma", torch.float16, rng, free=264, **options)
+    """Every order of the operands in the kernels of large tiles, which results that fill the GPU get."""
+    rows, cols = 2176 // block[0], 2176 // (block[1] if product == "sampled" else block[0])
+    options = {"block": block, "transposed": transposed, "order": order, "shuffled": True, "size": (rows, cols, 9)}
+    dtype = torch.float16 if rng.random() < 0.5 else torch.bfloat16
+    check(product, "wmma", dtype, rng, free=int(rng.choice([2040, 2048])), **options)
 
 
 @pytest.mark.gpu

@@ -1,6 +1,6 @@
 #include "attention/block_lists.h"
-#include "attention/sm90/kernels.h"
 #include "attention/kv_visits.h"
+#include "attention/sm90/kernels.h"
 #include "attention/sm90/schedule.h"
 #include "primitives/launch.cuh"
 #include "primitives/ptx.cuh"

@@ -49,8 +49,9 @@ std::size_t workspace_bytes(const Problem&) { return 0; }
 Input input_of(const char* name, const TensorView& tensor, int alignment) {
   // The stride of an axis with one element is never used, and may be anything.
   const std::int64_t row_stride = tensor.shape[1] > 1 ? tensor.stride[1] : 0;
-  require(std::abs(row_stride) < std::int64_t{1} << 30, ErrorKind::unsupported, "attention: wmma: ",
-          name, " has rows that are ", row_stride, " elements apart, expected less than 2^30");
+  require(std::abs(row_stride) < std::int64_t{1} << 30, ErrorKind::unsupported,
+          "attention: wmma: ", name, " has rows that are ", row_stride,
+          " elements apart, expected less than 2^30");
   return {tensor.data,
           tensor.stride[0],
           tensor.stride[2],

@@ -10,18 +10,17 @@ namespace {
 template <class C>
 constexpr Kernel row(double cost = 1) {
   static_assert(smem_bytes_of<C>() <= kLeastSmemBytes, "every chip from sm_80 on can run it");
-  return {C::kHeadDim,    C::kTileQ,          C::kTileKv, C::kWarps,
-          C::kCtasPerSm,  smem_bytes_of<C>(), cost,       &launch<C>};
+  return {C::kHeadDim,   C::kTileQ,          C::kTileKv, C::kWarps,
+          C::kCtasPerSm, smem_bytes_of<C>(), cost,       &launch<C>};
 }
 
 // By head_dim: the first that is wide enough has the least to fill with zeros.
 constexpr Kernel kKernels[] = {
-    row<Wide64>(),    row<Narrow64>(1.15),  row<Wide128>(),
-    row<Narrow128>(1.15), row<Narrow256>(),
+    row<Wide64>(), row<Narrow64>(1.15), row<Wide128>(), row<Narrow128>(1.15), row<Narrow256>(),
 };
 
 // Heads whose q tiles are visited together, longest first, under a band that makes them unequal.
-constexpr int kSectionHeads = 2;
+constexpr int kSectionHeads = 4;
 
 bool takes(const Kernel& kernel, const Problem& p) {
   return kernel.head_dim >= std::max(p.head_dim, p.value_dim) &&

@@ -12,8 +12,10 @@ __device__ __forceinline__ void visit_range(const Params& params, Storage<C>& st
   const KeyRange visible = visible_keys(params.band, storage.work.q_begin, storage.work.q_end);
   const auto load = [&](std::int32_t key, int stage) {
     const auto place_of = [&](int row) { return key + row; };
-    load_rows<C, C::kTileKv>(params.k, storage.k_rows, storage.k[stage], visible.end, place_of, place_of);
-    load_rows<C, C::kTileKv>(params.v, storage.v_rows, storage.v[stage], visible.end, place_of, place_of);
+    load_rows<C, C::kTileKv>(params.k, storage.k_rows, storage.k[stage], visible.end, place_of,
+                             place_of);
+    load_rows<C, C::kTileKv>(params.v, storage.v_rows, storage.v[stage], visible.end, place_of,
+                             place_of);
   };
   load(visible.begin, 0);
   int stage = 0;

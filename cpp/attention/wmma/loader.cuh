@@ -29,8 +29,7 @@ __device__ __forceinline__ void copy_by_element(std::uint32_t to, const char* ro
 template <class C, int kTileRows, class PlaceOf, class PlaceOfAny>
 __device__ __forceinline__ void load_rows(const Input& input, const char* rows,
                                           const unsigned char* to, std::uint32_t end,
-                                          const PlaceOf& place_of,
-                                          const PlaceOfAny& place_of_any) {
+                                          const PlaceOf& place_of, const PlaceOfAny& place_of_any) {
   constexpr int kPass = C::kThreads / C::kRowUnits;
   static_assert(kGranule % kPass == 0, "which granule a pass is in is known to the compiler");
   const int unit = static_cast<int>(threadIdx.x) % C::kRowUnits;

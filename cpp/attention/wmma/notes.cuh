@@ -54,8 +54,8 @@ struct Notes {
   QueuedBlock queue[kQueue];
 };
 
-/// Reads a q tile's list, a batch of tiles at a time. Used by one warp, which has queries of its own
-/// to compute: what it remembers is in shared memory.
+/// Reads a q tile's list, a batch of tiles at a time. Used by one warp, which has queries of its
+/// own to compute: what it remembers is in shared memory.
 template <class C>
 class NoteWriter {
  public:

@@ -34,7 +34,7 @@ struct Params {
   std::int32_t tiles_in_block = 1;
   std::int32_t num_q_tiles = 0;  // of a head
   std::int32_t num_heads = 0;
-  std::int32_t section = 0;  // heads that are visited together, the last tiles first; 0: in order
+  std::int32_t section = 0;    // heads that are visited together, the last tiles first; 0: in order
   std::int32_t all_heads = 0;  // of all batches
   bool lists = false;
   bool negate_q = false;  // for a negative scale

@@ -11,8 +11,7 @@ class RowSoftmax {
  public:
   /// Of a thread's scores of row r: whether one is far above the row's maximum.
   template <int kTiles>
-  __device__ __forceinline__ bool exceeds(const float (&scores)[kTiles][4],
-                                          float margin) const {
+  __device__ __forceinline__ bool exceeds(const float (&scores)[kTiles][4], float margin) const {
     bool exceeds = false;
 #pragma unroll
     for (int r = 0; r < 2; ++r) exceeds |= maximum(scores, r) > max_[r] + margin;

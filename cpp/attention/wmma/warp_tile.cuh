@@ -88,8 +88,7 @@ class WarpTile {
   __device__ __forceinline__ void multiply_q_k(const unsigned char* tile, int column,
                                                Scores& scores) const {
     const std::uint32_t address =
-        shared_address(tile) +
-        swizzled<C::kRowUnits>(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2);
+        shared_address(tile) + swizzled<C::kRowUnits>(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2);
 #pragma unroll
     for (int m = 0; m < C::kFragments; ++m) {
 #pragma unroll

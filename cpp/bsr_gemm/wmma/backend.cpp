@@ -36,7 +36,7 @@ Reason supports(const Problem& p) {
 std::size_t workspace_bytes(const Problem&) { return 0; }
 
 Structure structure_of(const BsrMatrixView& m) {
-  return {m.row_offsets, m.col_indices,        m.value_indices,
+  return {m.row_offsets, m.col_indices,      m.value_indices,
           m.nnz(),       m.num_block_rows(), m.num_block_cols()};
 }
 
@@ -109,8 +109,8 @@ void run(const Problem& p, const BsrGemmArgs& args) {
   const std::int64_t nnz = args.out.sparse ? args.out.sparse->nnz() : 0;
   const Choice choice = choose(p, nnz);
   if (choice.num_tiles == 0) return;
-  require(choice.num_tiles <= kMostTiles, ErrorKind::unsupported,
-          "bsr_gemm: wmma takes at most ", kMostTiles, " tiles, got ", choice.num_tiles);
+  require(choice.num_tiles <= kMostTiles, ErrorKind::unsupported, "bsr_gemm: wmma takes at most ",
+          kMostTiles, " tiles, got ", choice.num_tiles);
   if (log_enabled()) log_once(cat("bsr_gemm wmma ", to_string(choice)));
   const DeviceGuard guard(p.device.device);
   choice.kernel->launch(p.dtype, make_params(p, args, choice),

@@ -1,5 +1,6 @@
 #include "bsr_gemm/wmma/choice.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/message.h"
@@ -7,20 +8,29 @@
 namespace sparsek::bsr::wmma {
 namespace {
 
-template <class C, Major kLeft = Major::any, Major kRight = Major::any>
+template <class C, Major kLeft = Major::any, Major kRight = Major::any,
+          int kMostSmem = kLeastSmemBytes>
 constexpr Kernel row(double cost) {
-  static_assert(smem_bytes_of<C>() <= kLeastSmemBytes, "every chip from sm_80 on can run it");
-  return {C::kTileRows,         C::kTileCols, C::kTileK, kLeft, kRight,
-          smem_bytes_of<C>(), cost,         &launch<C, kLeft, kRight>};
+  static_assert(smem_bytes_of<C>() <= kMostSmem);
+  return {C::kTileRows,  C::kTileCols, C::kTileK,
+          kLeft,         kRight,       smem_bytes_of<C>(),
+          C::kCtasPerSm, cost,         &launch<C, kLeft, kRight>};
 }
 
+// Those of known axes are for row-major operands: of BSR x dense, and of dense x BSR, which is
+// multiplied transposed.
 constexpr Kernel kKernels[] = {
-    // Row-major operands: of BSR x dense, and of dense x BSR, which is multiplied transposed.
-    row<Tile128x128, Major::k, Major::free>(1.0),
-    row<Tile128x128, Major::free, Major::k>(1.0),
-    row<Tile128x128>(1.1),
-    row<Tile64x128>(1.3),
-    row<Tile32x128>(1.8),
+    row<Tile128x256Deep, Major::k, Major::free, kHopperSmemBytes>(1.0),
+    row<Tile128x256Deep, Major::free, Major::k, kHopperSmemBytes>(1.0),
+    row<Tile128x256, Major::k, Major::free>(1.15),
+    row<Tile128x256, Major::free, Major::k>(1.15),
+    row<Tile128x128, Major::k, Major::free>(1.15),
+    row<Tile128x128, Major::free, Major::k>(1.15),
+    row<Tile128x128>(1.6),
+    row<Tile64x256, Major::k, Major::free>(1.3),
+    row<Tile64x256, Major::free, Major::k>(1.3),
+    row<Tile64x128>(1.7),
+    row<Tile32x128>(2.2),
     row<Tile32x32>(4.0),
 };
 
@@ -64,14 +74,15 @@ Choice choose(const Problem& p, std::int64_t nnz) {
     const std::int64_t cols = s.block_cols > 0 ? s.block_cols : s.cols;
     choice.row_parts = ceil_div(rows, kernel.tile_rows);
     choice.col_parts = ceil_div(cols, kernel.tile_cols);
-    // What is computed, with what the tiles waste.
-    const double time = static_cast<double>(choice.row_parts * kernel.tile_rows) *
-                        static_cast<double>(choice.col_parts * kernel.tile_cols) * kernel.cost;
     choice.row_tiles = choice.row_parts * (s.block_rows > 0 ? s.rows / s.block_rows : 1);
     const std::int64_t col_tiles =
         choice.col_parts * (s.block_cols > 0 ? s.cols / s.block_cols : 1);
     choice.num_tiles = p.product == Product::sampled ? nnz * choice.row_parts * choice.col_parts
                                                      : choice.row_tiles * col_tiles;
+    // Rounds of the chip's CTAs, each as long as its tile is large, whatever of it is wasted.
+    const std::int64_t at_once = std::max(1, p.device.num_sms) * kernel.ctas_per_sm;
+    const double time = static_cast<double>(ceil_div(choice.num_tiles, at_once)) *
+                        kernel.ctas_per_sm * kernel.tile_rows * kernel.tile_cols * kernel.cost;
     if (best.kernel == nullptr || time < best_time) {
       best = choice;
       best_time = time;

@@ -15,7 +15,8 @@ struct Kernel {
   Major left;
   Major right;
   int smem_bytes;
-  double cost;  // of a product in a full tile, against the fastest kernel
+  int ctas_per_sm;
+  double cost;  // of a product in a full tile, against the fastest kernel, measured
   void (*launch)(DType, const Params&, cudaStream_t);
 };
 

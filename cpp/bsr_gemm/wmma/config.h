@@ -36,9 +36,7 @@ struct Config {
 
 /// A line of shared memory holds so many elements, and 16 bytes more, so that the eight lines that
 /// an ldmatrix reads at once begin in different banks.
-constexpr int line_bytes(int elements) {
-  return elements * 2 + 16 + (elements % 16 == 0 ? 0 : 16);
-}
+constexpr int line_bytes(int elements) { return elements * 2 + 16 + (elements % 16 == 0 ? 0 : 16); }
 
 /// Of one operand's part of a stage, whichever of its axes is contiguous.
 constexpr int operand_bytes(int free, int k) {
@@ -51,13 +49,14 @@ constexpr int kQueueGranules = 512;  // of k, whose places are known at once
 
 template <class C>
 constexpr int smem_bytes_of() {
-  return C::kStages * (operand_bytes(C::kTileRows, C::kTileK) +
-                       operand_bytes(C::kTileCols, C::kTileK)) +
-         kQueueGranules * 16 + 512;
+  return C::kStages *
+             (operand_bytes(C::kTileRows, C::kTileK) + operand_bytes(C::kTileCols, C::kTileK)) +
+         kQueueGranules * 16 + 640;
 }
 
 // What a block may use (sharedMemPerBlockOptin) on sm_86 and sm_89, the least of all chips from
-// sm_80 on: 163 KB on sm_80, 227 KB on sm_90.
+// sm_80 on, and on sm_90. sm_80 has 163 KB.
 constexpr int kLeastSmemBytes = 99 * 1024;
+constexpr int kHopperSmemBytes = 227 * 1024;
 
 }  // namespace sparsek::bsr::wmma

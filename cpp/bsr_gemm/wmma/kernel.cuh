@@ -13,6 +13,7 @@ struct Storage {
   alignas(128) unsigned char left[C::kStages][kLeftBytes];
   unsigned char right[C::kStages][kRightBytes];
   QueueStorage queue;
+  Tile tile;
 };
 
 /// The first of a tile's rows (or columns), where it does not depend on which block is multiplied.
@@ -30,7 +31,11 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
   Tile tile;
   if (!find_tile<C>(p, blockIdx.x, &tile)) return;
 
-  Queue<C> queue(p, tile, storage.queue);
+  Queue<C> queue(p, storage.tile, storage.queue);
+  if (threadIdx.x == 0) {
+    storage.tile = tile;
+    queue.begin();
+  }
   // In a sampled product the operands are dense, and the tile's block says where it begins.
   const std::int64_t row = tile.row + (p.sampled ? tile.block_row * p.left.block : 0);
   const std::int64_t col = tile.col + (p.sampled ? tile.block_col * p.right.block : 0);
@@ -79,8 +84,16 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
       // What is copied meanwhile; its places are asked for early, and the copies issued between
       // products, so that neither makes the tensor cores wait.
       const std::int32_t k_copied = k + (C::kStages - 1) * C::kTileK;
-      const auto found_left = left.look(&places_of(min(k_copied, k_end))->left);
-      const auto found_right = right.look(&places_of(min(k_copied, k_end))->right);
+      const GranulePlace* places = places_of(min(k_copied, k_end));
+      const auto found_left = left.look(&places->left);
+      decltype(right.look(nullptr)) found_right;
+      const auto copy_part = [&](int part) {
+        if (part == 0) {
+          copy_left(k_copied, free_stage, found_left);
+          found_right = right.look(&places->right);
+        }
+        if (part == kLastPart) copy_right(k_copied, free_stage, found_right);
+      };
 #pragma unroll
       for (int i = 0; i < C::kGranules; ++i) {
         if (i == C::kGranules - 1) {
@@ -90,20 +103,15 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
         const int from = i == C::kGranules - 1 ? next(stage) : stage;
         fetch(from, (i + 1) % C::kGranules, (i + 1) % 2);
         sums.multiply(i % 2, [&](int part) {
-          if (i != 0) return;
-          if (part == 0) copy_left(k_copied, free_stage, found_left);
-          if (part == kLastPart) copy_right(k_copied, free_stage, found_right);
+          if (i == 0) copy_part(part);
         });
-        if (i == 0 && Sums::kParts == 1) {
-          copy_left(k_copied, free_stage, found_left);
-          copy_right(k_copied, free_stage, found_right);
-        }
+        if (i == 0 && Sums::kParts == 1) copy_part(0);
       }
       free_stage = stage;
       stage = next(stage);
     }
   }
-  sums.store(p, tile);
+  sums.store(p, storage.tile);
 }
 
 }  // namespace sparsek::bsr::wmma

@@ -20,12 +20,8 @@ class OperandLoader {
         kStep > kGranule ? (kLines + kStep - 1) / kStep : (kLines + kGranule - 1) / kGranule;
     static_assert(C::kThreads % kUnits == 0);
     static_assert(kGranule % kStep == 0 || kStep % kGranule == 0);
-    __device__ __forceinline__ static int unit() {
-      return static_cast<int>(threadIdx.x) % kUnits;
-    }
-    __device__ __forceinline__ static int line() {
-      return static_cast<int>(threadIdx.x) / kUnits;
-    }
+    __device__ __forceinline__ static int unit() { return static_cast<int>(threadIdx.x) % kUnits; }
+    __device__ __forceinline__ static int line() { return static_cast<int>(threadIdx.x) / kUnits; }
   };
   using ByK = Walk<C::kTileK / 8, kFree>;
   using ByFree = Walk<kFree / 8, C::kTileK>;
@@ -57,7 +53,8 @@ class OperandLoader {
 #pragma unroll
       for (int i = 0; i < ByFree::kGranules; ++i) {
         found.at[i] = places[(i * (ByFree::kStep > kGranule ? ByFree::kStep / kGranule : 1) +
-                              ByFree::line() / kGranule) * 2];
+                              ByFree::line() / kGranule) *
+                             2];
       }
     }
     return found;
@@ -86,10 +83,9 @@ class OperandLoader {
       for (int line = 0; line < C::kTileK; line += ByFree::kStep) {
         if (C::kTileK % ByFree::kStep != 0 && ByFree::line() + line >= C::kTileK) break;
         constexpr int kPerGranule = ByFree::kStep > kGranule ? ByFree::kStep : kGranule;
-        const char* from = from_ + found.at[line / kPerGranule] +
-                           2 * (line % kGranule) * operand_.k_stride;
-        copy_async(to + line * line_bytes(kFree), from,
-                   ByFree::line() + line < k_left ? bytes : 0);
+        const char* from =
+            from_ + found.at[line / kPerGranule] + 2 * (line % kGranule) * operand_.k_stride;
+        copy_async(to + line * line_bytes(kFree), from, ByFree::line() + line < k_left ? bytes : 0);
       }
     }
   }

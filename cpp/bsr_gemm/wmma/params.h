@@ -47,9 +47,9 @@ struct Params {
   Operand right;
   Result out;
   Result c;
-  Structure lists;         // of the left operand
-  Structure right_lists;   // row_match
-  Structure out_lists;     // a sampled result's
+  Structure lists;        // of the left operand
+  Structure right_lists;  // row_match
+  Structure out_lists;    // a sampled result's
   Walk walk = Walk::row;
   bool sampled = false;
   bool transposed = false;  // of a sampled result: rows are its columns

@@ -13,6 +13,9 @@ struct GranulePlace {
 struct QueueStorage {
   GranulePlace granules[kQueueGranules + 16];  // those past the end are looked at, and not used
   std::int32_t in_warp[32];
+  // Of the walk, from fill to fill: registers are scarce.
+  std::int64_t next;
+  std::int64_t end;
 };
 
 /// The blocks that a tile multiplies, some hundred of k at a time. Used by the whole CTA.
@@ -20,32 +23,40 @@ template <class C>
 class Queue {
  public:
   __device__ __forceinline__ Queue(const Params& params, const Tile& tile, QueueStorage& storage)
-      : p_(params), tile_(tile), storage_(storage) {
+      : p_(params), tile_(tile), storage_(storage) {}
+
+  /// Called by one thread.
+  __device__ __forceinline__ void begin() {
+    EntryRange range;
     if (p_.walk == Walk::all) {
-      end_ = (p_.k + kGranule - 1) / kGranule;
+      range.end = (p_.k + kGranule - 1) / kGranule;
     } else if (p_.walk == Walk::column) {
-      end_ = p_.lists.num_block_rows;
+      range.end = p_.lists.num_block_rows;
     } else {
-      const EntryRange range = row_entries(p_.lists, tile_.block_row);
-      next_ = range.begin;
-      end_ = range.end;
+      range = row_entries(p_.lists, tile_.block_row);
     }
+    storage_.next = range.begin;
+    storage_.end = range.end;
   }
 
   /// Fills the queue with what comes next; how much of k that is, 0 at the end.
   __device__ __forceinline__ std::int32_t fill() {
-    if (p_.walk == Walk::all) return fill_all();
+    const std::int64_t end = storage_.end;
+    std::int64_t next = storage_.next;
+    if (p_.walk == Walk::all) return fill_all(next, end);
     const std::int32_t per_block = p_.block_k / kGranule;
     const std::int32_t capacity = kQueueGranules / per_block;
     std::int32_t queued = 0;
-    while (next_ < end_ && queued < capacity) {
-      const std::int64_t round = min(min(std::int64_t{C::kThreads}, end_ - next_),
-                                     std::int64_t{capacity - queued});
+    while (next < end && queued < capacity) {
+      const std::int64_t round =
+          min(min(std::int64_t{C::kThreads}, end - next), std::int64_t{capacity - queued});
       Match match;
-      if (threadIdx.x < round) match = match_at(next_ + threadIdx.x);
+      if (threadIdx.x < round) match = match_at(next + threadIdx.x);
       queued += append(match, queued, per_block);
-      next_ += round;
+      next += round;
     }
+    __syncthreads();
+    if (threadIdx.x == 0) storage_.next = next;
     return queued * p_.block_k;
   }
 
@@ -56,15 +67,15 @@ class Queue {
     std::int64_t k_block = 0;
   };
 
-  __device__ __forceinline__ std::int32_t fill_all() {
-    const auto count =
-        static_cast<std::int32_t>(min(std::int64_t{kQueueGranules}, end_ - next_));
+  __device__ __forceinline__ std::int32_t fill_all(std::int64_t next, std::int64_t end) {
+    const auto count = static_cast<std::int32_t>(min(std::int64_t{kQueueGranules}, end - next));
     for (std::int32_t i = threadIdx.x; i < count; i += C::kThreads) {
-      const std::int64_t k = (next_ + i) * kGranule;
+      const std::int64_t k = (next + i) * kGranule;
       storage_.granules[i] = {2 * k * p_.left.k_stride, 2 * k * p_.right.k_stride};
     }
-    const std::int64_t length = min(std::int64_t{count} * kGranule, p_.k - next_ * kGranule);
-    next_ += count;
+    __syncthreads();  // everybody has read where it was
+    if (threadIdx.x == 0) storage_.next = next + count;
+    const std::int64_t length = min(std::int64_t{count} * kGranule, p_.k - next * kGranule);
     return static_cast<std::int32_t>(max(length, std::int64_t{0}));
   }
 
@@ -106,9 +117,8 @@ class Queue {
                                      ? match.right * p_.right.block_stride
                                      : match.k_block * p_.block_k * p_.right.k_stride;
       for (std::int32_t i = 0; i < per_block; ++i) {
-        storage_.granules[slot * per_block + i] = {
-            2 * (left + i * kGranule * p_.left.k_stride),
-            2 * (right + i * kGranule * p_.right.k_stride)};
+        storage_.granules[slot * per_block + i] = {2 * (left + i * kGranule * p_.left.k_stride),
+                                                   2 * (right + i * kGranule * p_.right.k_stride)};
       }
     }
     __syncthreads();  // in_warp has been read
@@ -118,8 +128,6 @@ class Queue {
   const Params& p_;
   const Tile& tile_;
   QueueStorage& storage_;
-  std::int64_t next_ = 0;
-  std::int64_t end_ = 0;
 };
 
 }  // namespace sparsek::bsr::wmma

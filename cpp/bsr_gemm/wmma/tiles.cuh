@@ -9,7 +9,7 @@ constexpr int kAbsent = -1;
 
 /// A rectangle of the result, inside one block where its rows or columns are cut into blocks.
 struct Tile {
-  std::int64_t row = 0;        // first one; inside its block where there are blocks
+  std::int64_t row = 0;  // first one; inside its block where there are blocks
   std::int64_t col = 0;
   std::int64_t block_row = 0;  // of the left operand, or of a sampled result
   std::int64_t block_col = 0;

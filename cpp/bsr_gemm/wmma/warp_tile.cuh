@@ -3,6 +3,7 @@
 #include "bsr_gemm/wmma/config.h"
 #include "bsr_gemm/wmma/tiles.cuh"
 #include "primitives/barrier.cuh"
+#include "primitives/quad.cuh"
 #include "primitives/warp_mma.cuh"
 
 namespace sparsek::bsr::wmma {
@@ -76,8 +77,8 @@ class WarpTile {
     const std::int64_t block = p.sampled ? tile.entry : 0;
     const std::int64_t row0 = tile.row + (p.sampled ? 0 : tile.block_row * p.left.block);
     const std::int64_t col0 = tile.col + (p.sampled ? 0 : tile.block_col * p.right.block);
-    const std::int64_t at = block * p.out.block_stride + row0 * p.out.row_stride +
-                            col0 * p.out.col_stride;
+    const std::int64_t at =
+        block * p.out.block_stride + row0 * p.out.row_stride + col0 * p.out.col_stride;
     const std::int64_t c_at =
         block * p.c.block_stride + row0 * p.c.row_stride + col0 * p.c.col_stride;
     if (p.wide_out) {
@@ -106,12 +107,20 @@ class WarpTile {
   template <class Out>
   __device__ __forceinline__ void store_as(const Params& p, const Tile& tile, Out* out,
                                            const Out* c) const {
+    if constexpr (sizeof(Out) == 2 && kColTiles % 4 == 0) {
+      const bool whole = p.beta == 0.0f && p.out.col_stride == 1 && tile.cols == C::kTileCols &&
+                         (reinterpret_cast<std::uintptr_t>(out) |
+                          static_cast<std::uintptr_t>(p.out.row_stride * 2)) %
+                                 16 ==
+                             0;
+      if (whole) return store_whole(p, tile, out);
+    }
     // Two elements beside each other can be written at once.
-    const bool pairs = p.out.col_stride == 1 &&
-                       (reinterpret_cast<std::uintptr_t>(out) |
-                        static_cast<std::uintptr_t>(p.out.row_stride * sizeof(Out))) %
-                               (2 * sizeof(Out)) ==
-                           0;
+    const bool pairs =
+        p.out.col_stride == 1 && (reinterpret_cast<std::uintptr_t>(out) |
+                                  static_cast<std::uintptr_t>(p.out.row_stride * sizeof(Out))) %
+                                         (2 * sizeof(Out)) ==
+                                     0;
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
@@ -137,6 +146,34 @@ class WarpTile {
             if (both) to[p.out.col_stride] = static_cast<Out>(values[1]);
           }
         }
+      }
+    }
+  }
+
+  /// All columns of the tile, 16 bytes from each lane.
+  __device__ __forceinline__ void store_whole(const Params& p, const Tile& tile,
+                                              Element* out) const {
+    const int first = warp_row() + lane() / 4;
+    out += first * p.out.row_stride + warp_col() + 8 * (lane() % 4);
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const bool inside = first + 16 * i + 8 * r < tile.rows;
+#pragma unroll
+        for (int j = 0; j < kColTiles; j += 4) {
+          std::uint32_t word[4];
+#pragma unroll
+          for (int w = 0; w < 4; ++w) {
+            word[w] = pack<Element>(p.alpha * sums_[i][j + w][2 * r],
+                                    p.alpha * sums_[i][j + w][2 * r + 1]);
+          }
+          transpose_quad(word);
+          if (inside) {
+            *reinterpret_cast<uint4*>(out + 8 * j) = make_uint4(word[0], word[1], word[2], word[3]);
+          }
+        }
+        out += 8 * p.out.row_stride;
       }
     }
   }

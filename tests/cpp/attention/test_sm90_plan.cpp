@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "attention/backends.h"
-#include "attention/sm90/choice.h"
 #include "attention/kv_visits.h"
+#include "attention/sm90/choice.h"
 #include "attention/sm90/piece_grid.h"
 #include "attention/sm90/schedule.h"
 #include "check.h"
@@ -36,8 +36,8 @@ void test_visited_keys_cover_the_band() {
                   seen += key >= band.begin(query) && key < band.end(query);
                 }
                 CHECK(seen == 0 || meets(visible, key, key + 1), q_len, kv_len, begin, key);
-                CHECK(!contains(shared, key, key + 1) || seen == end - begin, q_len, kv_len,
-                      begin, key);
+                CHECK(!contains(shared, key, key + 1) || seen == end - begin, q_len, kv_len, begin,
+                      key);
               }
             }
           }

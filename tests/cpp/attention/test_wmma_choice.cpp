@@ -21,7 +21,7 @@ DeviceInfo device(const char* name, int compute_capability, int num_sms, int sme
   return info;
 }
 const DeviceInfo kDevices[] = {
-    device("A100", 80, 108, 163), device("A10", 86, 72, 99),    device("L4", 89, 58, 99),
+    device("A100", 80, 108, 163), device("A10", 86, 72, 99),     device("L4", 89, 58, 99),
     device("H200", 90, 132, 227), device("B200", 100, 148, 227), device("RTX 5090", 120, 170, 99),
 };
 

@@ -69,10 +69,10 @@ void test_tiles_cover_the_result() {
           const std::int64_t cols_at_once = s.block_cols > 0 ? s.block_cols : s.cols;
           CHECK(c.row_parts * c.kernel->tile_rows >= rows_at_once, rows, cols);
           CHECK(c.col_parts * c.kernel->tile_cols >= cols_at_once, rows, cols);
-          const std::int64_t tiles = product == Product::sampled
-                                         ? 10 * c.row_parts * c.col_parts
-                                         : s.rows / rows_at_once * c.row_parts *
-                                               (s.cols / cols_at_once) * c.col_parts;
+          const std::int64_t tiles =
+              product == Product::sampled
+                  ? 10 * c.row_parts * c.col_parts
+                  : s.rows / rows_at_once * c.row_parts * (s.cols / cols_at_once) * c.col_parts;
           CHECK_EQ(c.num_tiles, tiles, rows, cols);
         }
       }
@@ -97,9 +97,14 @@ void test_choice() {
   c = wmma::choose(problem(Product::sparse_sparse, 32, 32), 0);
   CHECK_EQ(c.kernel->tile_rows, 32);
   CHECK_EQ(c.kernel->tile_cols, 32);
-  c = wmma::choose(problem(Product::sampled, 128, 32), 7);
+  c = wmma::choose(problem(Product::sampled, 128, 32), 7000);
   CHECK(c.sides.transposed);  // high blocks
-  CHECK_EQ(c.num_tiles, 7);
+  CHECK_EQ(c.kernel->tile_rows, 32);
+  CHECK_EQ(c.num_tiles, 7000);
+  p = problem(Product::sparse_dense, 128, 128);
+  CHECK_EQ(wmma::choose(p, 0).kernel->tile_k, 32);
+  p.device = kDevices[2];  // more shared memory, deeper tiles
+  CHECK_EQ(wmma::choose(p, 0).kernel->tile_k, 64);
 }
 
 void test_reasons() {
