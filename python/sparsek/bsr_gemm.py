@@ -25,7 +25,7 @@ def bsr_gemm(
 ) -> Array | BSRMatrix:
     """alpha * a b + beta * c, computing only the blocks that are there.
 
-    Four products: BSRMatrix x dense, dense x BSRMatrix and BSRMatrix x BSRMatrix give a dense array; dense x dense with
+    BSRMatrix x dense, dense x BSRMatrix, BSRMatrix x BSRMatrix and dense x dense give a dense array; dense x dense with
     `out_pattern` gives a BSRMatrix, the product sampled at the pattern's blocks.
 
     Args:
