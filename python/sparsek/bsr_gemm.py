@@ -102,7 +102,8 @@ def bsr_gemm(
         native_out = out._view()
 
     stream = library.stream(like)
-    planned = frameworks.of(a_values).dtype(a_values) != "float32" and backend in (None, "sm90")  # what has use for a plan
+    # What has use for a plan.
+    planned = backend in (None, "sm90") and frameworks.of(a_values).dtype(a_values) != "float32"
     _core.bsr_gemm(
         a=_native(a),
         b=_native(b),
