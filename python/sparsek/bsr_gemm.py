@@ -25,7 +25,7 @@ def bsr_gemm(
 ) -> Array | BSRMatrix:
     """alpha * a b + beta * c, computing only the blocks that are there.
 
-    Four products: BSRMatrix x dense, dense x BSRMatrix and BSRMatrix x BSRMatrix give a dense array; dense x dense with
+    BSRMatrix x dense, dense x BSRMatrix, BSRMatrix x BSRMatrix and dense x dense give a dense array; dense x dense with
     `out_pattern` gives a BSRMatrix, the product sampled at the pattern's blocks.
 
     Args:
@@ -102,7 +102,8 @@ def bsr_gemm(
         native_out = out._view()
 
     stream = library.stream(like)
-    planned = frameworks.of(a_values).dtype(a_values) != "float32" and backend in (None, "sm90")  # what has use for a plan
+    # What has use for a plan.
+    planned = backend in (None, "sm90") and frameworks.of(a_values).dtype(a_values) != "float32"
     _core.bsr_gemm(
         a=_native(a),
         b=_native(b),

@@ -160,6 +160,15 @@ def test_few_columns(product, block, free, rng):
     check(product, "sm90", torch.float16, rng, block=(block, block), density=0.1, size=size, free=free)
 
 
+@pytest.mark.parametrize("order", ["row", "column"])
+@pytest.mark.parametrize(("rows", "free", "depth"), [(8, 8, 8), (136, 1352, 264), (1000, 264, 72)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize(("out_dtype", "beta"), [(None, 0.0), (torch.float32, 0.5)])
+def test_two_dense(out_dtype, beta, dtype, rows, free, depth, order, rng):
+    options = {"order": order, "out_dtype": out_dtype, "beta": beta, "free": free, "depth": depth}
+    check("dense", "sm90", dtype, rng, block=(8, 8), size=(rows // 8, 1, 1), **options)
+
+
 def test_two_sparse_and_sampled_in_a_graph(rng):
     a, _ = sparse(rng, 5, 4, (64, 64), 0.5, torch.float16, "cuda")
     b, _ = sparse(rng, 4, 6, (64, 64), 0.5, torch.float16, "cuda")

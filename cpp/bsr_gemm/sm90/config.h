@@ -51,25 +51,17 @@ struct Config {
   // the other stores, and where there are few tiles both load.
   static constexpr bool kOneTile = kBothSparse || kTileCols == 64;
   static constexpr int kCtasPerSm = kOneTile ? 2 : 1;
-  // One warp more than the consumers' leaves each thread of two CTAs 112 registers, which the
-  // compiler can count on; of what setmaxnreg would give, it does not.
+  // Two sparse operands leave the loading to one warp, without setmaxnreg: of what that would give
+  // the compiler does not make use.
   static constexpr int kProducerThreads = kBothSparse ? 32 : 128;
   static constexpr int kThreads = 128 * kConsumerGroups + kProducerThreads;
+  // What the compiler is told: a quarter of an SM holds the registers of whole warps only, so that
+  // 9 warps of two CTAs may have no more than 10 would.
+  static constexpr int kBoundThreads = kBothSparse ? 320 : kThreads;
   // TMA takes as long for a line of 32 bytes as for one of 128: the smallest blocks go by cp.async.
-#ifndef TRY_ASYNC
-#define TRY_ASYNC 16
-#endif
-  static constexpr bool kSparseByTma = kInner > TRY_ASYNC || kKind != Kind::one_sparse;
-#ifndef TRY_TEAMS
-#define TRY_TEAMS 2
-#endif
-  static constexpr int kProducerTeams =
-      kKind == Kind::one_sparse && kInner < 64 && !kOneTile ? TRY_TEAMS : 1;
+  static constexpr bool kSparseByTma = kInner > 16 || kKind != Kind::one_sparse;
   // Of one thread; they add up to what a launch gets, where registers are dealt out.
-  static constexpr int kProducerRegisters =
-      !kSparseByTma && kProducerTeams > 1                                 ? 80
-      : !kSparseByTma || kProducerTeams > 1 || (kOneTile && !kBothSparse) ? 56
-                                                                          : 40;
+  static constexpr int kProducerRegisters = !kSparseByTma || (kOneTile && !kBothSparse) ? 56 : 40;
   static constexpr int kConsumerRegisters =
       ((kOneTile ? 3 * 80 : 3 * 168) - kProducerRegisters) / 2 / 8 * 8;
 };

@@ -12,7 +12,7 @@ namespace sparsek::bsr::sm90 {
 /// One warp group fills stages, two multiply 64 rows of the tile each. Persistent CTAs, but where
 /// both operands are sparse.
 template <class C>
-__global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
+__global__ void __launch_bounds__(C::kBoundThreads, C::kCtasPerSm)
     product_kernel(const __grid_constant__ Params p) {
   extern __shared__ unsigned char raw_smem[];
   auto& smem = *reinterpret_cast<SharedStorage<C>*>(
@@ -23,8 +23,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
   }
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::kStages; ++i) {
-      cutlass::arch::ClusterBarrier::init(&smem.full[i],
-                                          1 + (C::kSparseByTma ? 0 : 128 / C::kProducerTeams));
+      cutlass::arch::ClusterBarrier::init(&smem.full[i], 1 + (C::kSparseByTma ? 0 : 128));
       cutlass::arch::ClusterBarrier::init(&smem.empty[i], 4 * kConsumerGroups);
     }
     cutlass::arch::fence_barrier_init();

@@ -13,6 +13,12 @@ void launch_config(const Params& params, int num_sms, cudaStream_t stream) {
   cuda_check(cudaFuncSetAttribute(product_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   smem_bytes<C>()),
              "bsr_gemm: sm90");
+  if constexpr (C::kOneTile) {  // else the L1 cache may take what the second CTA needs
+    cuda_check(
+        cudaFuncSetAttribute(product_kernel<C>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutMaxShared),
+        "bsr_gemm: sm90");
+  }
   cudaLaunchAttribute cluster;
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim = {1u << params.log2_split, 1, 1};

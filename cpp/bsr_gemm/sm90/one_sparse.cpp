@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
 
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/products.h"
@@ -65,10 +64,9 @@ void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, Pa
 }  // namespace
 
 int split_of(std::int64_t tiles, int num_sms) {
-  if (getenv("TRY_SPLIT")) return atoi(getenv("TRY_SPLIT"));
   constexpr int kMostCtas = 8;  // of a cluster
   int split = 1;
-  while (2 * split <= kMostCtas && tiles * 2 * split <= 2 * num_sms) split *= 2;
+  while (2 * split <= kMostCtas && tiles * 2 * split <= num_sms) split *= 2;
   return split;
 }
 

@@ -40,24 +40,26 @@ class Producer {
   }
 
   __device__ void run() {
-    std::uint32_t done = 0;  // K tiles before this tile
+    int stage = 0;
+    std::uint32_t phase = 0;
     TilesOf<C> tiles(p_);
     while (tiles.valid()) {
       const Tile tile = tiles.take();
       if constexpr (C::kOneTile) prefetch_lists(tile);
       // Two ahead: they arrive while the stages before are waited for.
-      int t = static_cast<int>((team() - done) % kTeams);
-      Step step = fetch(tile, t), next = fetch(tile, t + kTeams);
-      for (; t < tile.steps; t += kTeams) {
+      Step step = fetch(tile, 0), next = fetch(tile, 1);
+      for (int t = 0; t < tile.steps; ++t) {
         const Step now = step;
         step = next;
-        next = fetch(tile, t + 2 * kTeams);
+        next = fetch(tile, t + 2);
         const std::uint32_t mask = mask_of(now);
-        const std::uint32_t stage = (done + t) % C::kStages;
-        wait(&smem_.empty[stage], (done + t) / C::kStages % 2 ^ 1);
+        wait(&smem_.empty[stage], phase ^ 1);
         load(tile, now, mask, stage);
+        if (++stage == C::kStages) {
+          stage = 0;
+          phase ^= 1;
+        }
       }
-      done += tile.steps;
     }
   }
 
@@ -79,16 +81,8 @@ class Producer {
     int k;
   };
 
-  // The warps take turns with the stages by teams: what it takes to begin a stage costs as long as
-  // its copies where blocks are small.
-  static constexpr int kTeams = C::kProducerTeams;
-  static constexpr int kTeamThreads = 128 / kTeams, kTeamWarps = kTeamThreads / 32;
-  static_assert((C::kStages & (C::kStages - 1)) == 0);
-
   __device__ int lane() const { return thread_ % 32; }
-  __device__ std::uint32_t team() const { return thread_ / kTeamThreads; }
-  __device__ int in_team() const { return thread_ % kTeamThreads; }
-  __device__ int warp() const { return in_team() / 32; }
+  __device__ int warp() const { return thread_ / 32; }
   __device__ int block_row_mask() const { return (1 << p_.log2_block_rows) - 1; }
   __device__ int block_k_mask() const { return (1 << p_.log2_block_k) - 1; }
 
@@ -137,13 +131,13 @@ class Producer {
       const int boxes = __popc(__ballot_sync(0xffffffffu, wanted));
       bytes += sizeof(Element) * (boxes << (log2_k_ + log2_rows_));
     }
-    if (in_team() == 0) {
+    if (thread_ == 0) {
       smem_.masks[stage] = mask;
       arrive_expecting(&smem_.full[stage], bytes);
     }
     load_dense(tile, step, stage);
     if constexpr (C::kSparseByTma) {
-      if (wanted && lane() % kTeamWarps == kTeamWarps - 1 - warp()) load_sparse(step, stage);
+      if (wanted && lane() % 4 == 3 - warp()) load_sparse(step, stage);
     } else {
       copy_sparse(step, mask, stage);
     }
@@ -151,7 +145,7 @@ class Producer {
 
   __device__ void load_dense(const Tile& tile, const Step& step, int stage) {
     const Box box = dense_;
-    if (box.row >= C::kTileCols || lane() % kTeamWarps != warp()) return;
+    if (box.row >= C::kTileCols || lane() % 4 != warp()) return;
     Element* const to = &smem_.dense[stage][L::dense_box(box.row, box.k)];
     const int k = (step.col << p_.log2_block_k) + ((step.k + box.k) & block_k_mask());
     const int col = tile.col + box.row;
@@ -178,15 +172,15 @@ class Producer {
   /// that the units' addresses are computed side by side: a warp on its own waits for each
   /// instruction.
   __device__ void copy_sparse(const Step& step, std::uint32_t mask, int stage) {
-    constexpr int kUnits = L::kSparseElements / 8 / kTeamThreads;  // of a thread
-    constexpr int kLine = C::kInner / 8;                           // units
+    constexpr int kUnits = L::kSparseElements / 8 / 128;  // of a thread
+    constexpr int kLine = C::kInner / 8;                  // units
     constexpr int kLines = C::kSparse == Major::k ? kTileRows : kTileK;
-    const std::uint32_t to = shared_address(smem_.sparse[stage]) + L::swizzled(in_team() * 16);
+    const std::uint32_t to = shared_address(smem_.sparse[stage]) + L::swizzled(thread_ * 16);
     const auto* values = static_cast<const Element*>(p_.sparse_values);
 #pragma unroll
     for (int i = 0; i < kUnits; ++i) {
-      const int line = i * (kTeamThreads / kLine) % kLines + in_team() / kLine;
-      const int inner = i * kTeamThreads / (kLine * kLines) * C::kInner + in_team() % kLine * 8;
+      const int line = i * (128 / kLine) % kLines + thread_ / kLine;
+      const int inner = i * 128 / (kLine * kLines) * C::kInner + thread_ % kLine * 8;
       const int row = C::kSparse == Major::k ? line : inner;
       const int k = C::kSparse == Major::k ? inner : line;
       const int box = ((row >> log2_rows_) << (kLog2TileK - log2_k_)) + (k >> log2_k_);
@@ -197,7 +191,7 @@ class Producer {
           max(value, 0) * p_.sparse_block_stride +
           (C::kSparse == Major::k ? block_row * p_.sparse_line_stride + block_k
                                   : block_k * p_.sparse_line_stride + block_row);
-      copy_async_if(wanted, to + i * kTeamThreads * 16, values + from, value >= 0 ? 16 : 0);
+      copy_async_if(wanted, to + i * 128 * 16, values + from, value >= 0 ? 16 : 0);
     }
     arrive_after_copies(&smem_.full[stage]);
   }

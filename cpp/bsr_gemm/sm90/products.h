@@ -18,8 +18,8 @@ void run_dense(const Problem& problem, const BsrGemmArgs& args);
 /// Tiles of 128 rows of the sparse operand and `tile_cols` columns.
 std::int64_t num_tiles(const Problem& problem, int tile_cols);
 
-/// How many CTAs share a tile where there are few: a power of two, as many as leave all of them on
-/// the chip at once, two to an SM.
+/// How many CTAs share a tile where there are few: a power of two, as many as leave each an SM of
+/// its own.
 int split_of(std::int64_t tiles, int num_sms);
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

@@ -12,8 +12,9 @@ struct SampledTile {
   std::int32_t count;
 };
 
-/// The tiles of a CTA. The lists lie one behind the other, and each CTA has as long a stretch of
-/// them as any other, to one entry; groups that end in it and kTileCols cut the stretch into tiles.
+/// The tiles of a CTA. The lists lie one behind the other. In each round the CTAs take as many
+/// entries as make a full tile, in the last one as many as any other, to one entry; where a group
+/// ends among them there are two tiles. In rounds, so that at any time the CTAs read few rows.
 template <int kTileCols>
 class SampledTiles {
  public:
@@ -24,24 +25,22 @@ class SampledTiles {
       end_ = static_cast<std::int64_t>(row_tiles()) * col_tiles();
       return;
     }
-    const std::int64_t total = begins_[p.lists.num_groups];
-    next_ = total * blockIdx.x / gridDim.x;
-    end_ = total * (blockIdx.x + 1) / gridDim.x;
-    std::int32_t high = p.lists.num_groups;  // begins[group] <= next < begins[high]
-    while (high - group_ > 1) {
-      const std::int32_t middle = (group_ + high) / 2;
-      (begins_[middle] <= next_ ? group_ : high) = middle;
-    }
+    total_ = begins_[p.lists.num_groups];
+    begin_round();
   }
 
   __device__ bool valid() const { return next_ < end_; }
 
   __device__ SampledTile take() {
     if (p_.whole) return take_whole();
-    while (begins_[group_ + 1] <= next_) ++group_;
-    const std::int64_t stop = min(min(end_, begins_[group_ + 1]), next_ + in_tile_);
-    const SampledTile tile{group_, next_, static_cast<std::int32_t>(stop - next_)};
-    next_ = stop;
+    const SampledTile tile{group_, next_,
+                           static_cast<std::int32_t>(min(end_, begins_[group_ + 1]) - next_)};
+    next_ += tile.count;
+    if (next_ == end_) {
+      begin_round();
+    } else {
+      while (begins_[group_ + 1] <= next_) ++group_;
+    }
     return tile;
   }
 
@@ -64,11 +63,26 @@ class SampledTiles {
             min(in_tile_, (left + kTileCols / 2 - 1) / (kTileCols / 2))};
   }
 
+  __device__ void begin_round() {
+    std::int64_t size = static_cast<std::int64_t>(in_tile_) * gridDim.x;
+    if (total_ - round_ < size) size = total_ - round_;
+    next_ = round_ + size * blockIdx.x / gridDim.x;
+    end_ = round_ + size * (blockIdx.x + 1) / gridDim.x;
+    round_ += size;
+    std::int32_t high = p_.lists.num_groups;
+    group_ = 0;  // begins[group] <= next < begins[high]
+    while (high - group_ > 1) {
+      const std::int32_t middle = (group_ + high) / 2;
+      (begins_[middle] <= next_ ? group_ : high) = middle;
+    }
+  }
+
   const SampledParams& p_;
   const std::int64_t* begins_;
   std::int32_t in_tile_;
   std::int32_t group_ = 0;
-  std::int64_t next_, end_;
+  std::int64_t total_ = 0, round_ = 0;  // entries, those up to the end of this round
+  std::int64_t next_ = 0, end_ = 0;
 };
 
 }  // namespace sparsek::bsr::sm90
