@@ -16,7 +16,7 @@ constexpr Kernel row(double cost = 1) {
 
 // By head_dim: the first that is wide enough has the least to fill with zeros.
 constexpr Kernel kKernels[] = {
-    row<Wide64>(), row<Narrow64>(1.15), row<Wide128>(), row<Narrow128>(1.15), row<Narrow256>(),
+    row<Wide64>(), row<Narrow64>(1.2), row<Wide128>(), row<Narrow128>(1.2), row<Narrow256>(),
 };
 
 // Heads whose q tiles are visited together, longest first, under a band that makes them unequal.

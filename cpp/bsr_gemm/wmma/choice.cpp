@@ -22,19 +22,28 @@ constexpr Kernel row(double cost) {
 constexpr Kernel kKernels[] = {
     row<Tile128x256Deep, Major::k, Major::free, kHopperSmemBytes>(1.0),
     row<Tile128x256Deep, Major::free, Major::k, kHopperSmemBytes>(1.0),
-    row<Tile128x256, Major::k, Major::free>(1.15),
-    row<Tile128x256, Major::free, Major::k>(1.15),
-    row<Tile128x128, Major::k, Major::free>(1.15),
-    row<Tile128x128, Major::free, Major::k>(1.15),
-    row<Tile128x128>(1.6),
-    row<Tile64x256, Major::k, Major::free>(1.3),
-    row<Tile64x256, Major::free, Major::k>(1.3),
-    row<Tile64x128>(1.7),
-    row<Tile32x128>(2.2),
-    row<Tile32x32>(4.0),
+    row<Tile128x256, Major::k, Major::free>(1.35),
+    row<Tile128x256, Major::free, Major::k>(1.35),
+    row<Tile128x128, Major::k, Major::free>(1.35),
+    row<Tile128x128, Major::free, Major::k>(1.35),
+    row<Tile128x128>(1.95),
+    row<Tile64x256, Major::k, Major::free>(1.4),
+    row<Tile64x256, Major::free, Major::k>(1.4),
+    row<Tile64x128>(2.0),
+    row<Tile32x128>(2.6),
+    row<Tile32x32>(4.9),
 };
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// A CTA of four warps that has an SM for itself leaves its sub-cores with one warp each.
+constexpr double kAlone = 1.4;
+
+/// An SM has 1 KB more than what a block may use, and a CTA takes 1 KB besides its own.
+int ctas_that_fit(const Kernel& kernel, const DeviceInfo& device) {
+  const int fit = (device.max_smem_per_block_bytes + 1024) / (kernel.smem_bytes + 1024);
+  return std::max(1, std::min(kernel.ctas_per_sm, fit));
+}
 
 /// Of an operand whose axis `free_axis` (0: rows) is not k.
 Major major_of(const Access& access, bool sparse, int free_axis) {
@@ -80,9 +89,11 @@ Choice choose(const Problem& p, std::int64_t nnz) {
     choice.num_tiles = p.product == Product::sampled ? nnz * choice.row_parts * choice.col_parts
                                                      : choice.row_tiles * col_tiles;
     // Rounds of the chip's CTAs, each as long as its tile is large, whatever of it is wasted.
-    const std::int64_t at_once = std::max(1, p.device.num_sms) * kernel.ctas_per_sm;
-    const double time = static_cast<double>(ceil_div(choice.num_tiles, at_once)) *
-                        kernel.ctas_per_sm * kernel.tile_rows * kernel.tile_cols * kernel.cost;
+    const int ctas_per_sm = ctas_that_fit(kernel, p.device);
+    const std::int64_t at_once = std::int64_t{std::max(1, p.device.num_sms)} * ctas_per_sm;
+    const double time = static_cast<double>(ceil_div(choice.num_tiles, at_once)) * ctas_per_sm *
+                        kernel.tile_rows * kernel.tile_cols * kernel.cost *
+                        (ctas_per_sm < kernel.ctas_per_sm ? kAlone : 1.0);
     if (best.kernel == nullptr || time < best_time) {
       best = choice;
       best_time = time;
