@@ -48,22 +48,26 @@ __device__ __forceinline__ void store_row_by_element(const Accumulator& output, 
   }
 }
 
-/// Row r of a thread's two: O and lse. Where not `inside`, the thread only takes part. (r is known
-/// at compile time: a loop that is not unrolled would move the accumulator to local memory.)
-template <class Element, int kValueDim, int r, class Accumulator>
-__device__ __forceinline__ void write_row(const Output& out, const Lse& lse, std::int64_t batch,
-                                          std::int64_t head, std::int64_t query, bool inside,
-                                          const Accumulator& output, float factor, float row_lse) {
-  const std::int32_t columns = inside ? out.value_dim : 0;
-  auto* row = static_cast<Element*>(out.data) + batch * out.batch_stride + head * out.head_stride +
-              query * out.row_stride;
-  if (out.vectors) {
-    store_row<Element, kValueDim, r>(output, factor, row, columns);
+/// Row r of a thread's two, `tile_row` and the 8th after it: O and lse. From query `end` on, the
+/// thread only takes part. (r is known at compile time: a loop that is not unrolled would move the
+/// accumulator to local memory. `work` and `softmax` are asked late: their answers would spill.)
+template <class Element, int kValueDim, int r, class Work, class Accumulator, class Softmax>
+__device__ __forceinline__ void write_row(const Output& output, const Lse& lse, const Work& work,
+                                          int tile_row, std::int32_t end, const Accumulator& values,
+                                          const Softmax& softmax) {
+  const std::int64_t query = work.q_begin + tile_row + 8 * r;
+  const bool inside = query < end;
+  const std::int32_t columns = inside ? output.value_dim : 0;
+  auto* out = static_cast<Element*>(output.data) + work.batch * output.batch_stride +
+              work.head * output.head_stride + query * output.row_stride;
+  if (output.vectors) {
+    store_row<Element, kValueDim, r>(values, softmax.inverse_sum(r), out, columns);
   } else {
-    store_row_by_element<Element, kValueDim, r>(output, factor, row, columns);
+    store_row_by_element<Element, kValueDim, r>(values, softmax.inverse_sum(r), out, columns);
   }
   if (lse.data != nullptr && inside && threadIdx.x % 4 == 0) {
-    lse.data[batch * lse.batch_stride + head * lse.head_stride + query * lse.row_stride] = row_lse;
+    lse.data[work.batch * lse.batch_stride + work.head * lse.head_stride + query * lse.row_stride] =
+        softmax.lse(r);
   }
 }
 

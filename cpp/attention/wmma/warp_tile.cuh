@@ -229,12 +229,16 @@ class WarpTile {
 
   template <int m, int r>
   __device__ __forceinline__ void store_row_of(const Work& work) const {
-    const std::int64_t query = q_begin_ + 16 * m + lane() / 4 + 8 * r;
-    const bool inside = query < q_end_;
     const auto at = [&](int i) { return output_[m][i / 4][i % 4]; };
-    write_row<Element, C::kHeadDim, r>(params_.out, params_.lse, work.batch, work.head, query,
-                                       inside, at, softmax_[m].inverse_sum(r),
-                                       softmax_[m].lse(r, params_.scale_log2));
+    struct {
+      const RowSoftmax& rows;
+      float scale_log2;
+      __device__ float inverse_sum(int row) const { return rows.inverse_sum(row); }
+      __device__ float lse(int row) const { return rows.lse(row, scale_log2); }
+    } softmax{softmax_[m], params_.scale_log2};
+    write_row<Element, C::kHeadDim, r>(params_.out, params_.lse, work,
+                                       q_begin_ - work.q_begin + 16 * m + lane() / 4, q_end_, at,
+                                       softmax);
   }
 
   const Params& params_;
