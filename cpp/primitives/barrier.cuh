@@ -59,7 +59,13 @@ __device__ inline float4 load_four_of_cluster(std::uint32_t from) {
   return four;
 }
 
-/// If wanted, 16 bytes to shared memory: the first `bytes` of them copied, the others zero.
+/// 16 bytes to shared memory: the first `bytes` of them copied, the others zero.
+__device__ inline void copy_async(std::uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+
+/// The same, if wanted.
 __device__ inline void copy_async_if(bool wanted, std::uint32_t to, const void* from, int bytes) {
   asm volatile(
       "{\n"
