@@ -107,6 +107,7 @@ class NoteWriter {
         notes_.tiles[slot + lane() / C::kGranules] = {begin, end, end > 0, plain != 0};
       }
     }
+    __syncwarp();  // all lanes have read what lane 0 writes
     if (lane() == 0) {
       notes_.num_written =
           num_written + min(available, static_cast<std::uint32_t>(N::kBatchGranules));
@@ -135,6 +136,7 @@ class NoteWriter {
       notes_.queue[(num_queued + before) % N::kQueue] = {key,
                                                          static_cast<std::int32_t>(block.bitmap)};
     }
+    __syncwarp();
     if (lane() == 0) {
       notes_.num_queued = num_queued + __popc(votes);
       notes_.num_read = num_read + 32;
