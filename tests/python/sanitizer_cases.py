@@ -1,0 +1,107 @@
+"""Small cases of every GPU kernel for compute-sanitizer, checked against float64 on the CPU.
+
+    compute-sanitizer --tool memcheck --kernel-regex kns=sparsek python tests/python/sanitizer_cases.py [OPERATION ...]
+
+The references stay off the GPU, since racecheck does not survive cuBLAS.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import torch
+
+from sparsek import BlockMask, BSRMatrix, attention, bsr_gemm
+
+MASKS = ("dense", "causal", "window", "lists of 128", "lists of 64", "partial", "more tiles than CTAs")
+
+
+def half(rng: np.random.Generator, *shape: int) -> torch.Tensor:
+    return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)).half()
+
+
+def attention_reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    group = q.shape[2] // k.shape[2]
+    k, v = (x.double().repeat_interleave(group, 2) for x in (k, v))
+    scores = torch.einsum("bqhd,bkhd->bhqk", q.double(), k) / q.shape[-1] ** 0.5
+    weights = torch.softmax(scores.masked_fill(~allowed, -torch.inf), -1).nan_to_num(0)
+    return torch.einsum("bhqk,bkhd->bqhd", weights, v)
+
+
+def attention_case(rng: np.random.Generator, backend: str, head_dim: int, kind: str) -> None:
+    q_len, kv_len, heads, kv_heads = (300, 333, 4, 2) if kind != MASKS[-1] else (2048, 2048, 10, 10)
+    q = half(rng, 1, q_len, heads, head_dim)
+    k, v = (half(rng, 1, kv_len, kv_heads, head_dim) for _ in range(2))
+    query, key = torch.arange(q_len)[:, None] + kv_len - q_len, torch.arange(kv_len)[None]
+    allowed, options = torch.ones(q_len, kv_len, dtype=torch.bool), {}
+    if kind in ("causal", MASKS[-1]):
+        options["causal"] = True
+        allowed &= key <= query
+    elif kind == "window":
+        options["window"] = (40, 10)
+        allowed &= (key >= query - 40) & (key <= query + 10)
+    elif kind != "dense":
+        block, kv_block = 64 if kind == "lists of 64" else 128, 32
+        if kind == "partial":
+            listed = torch.from_numpy(rng.random((q_len, kv_len)) < 0.5)
+        else:
+            blocks = torch.from_numpy(rng.random((-(-q_len // block), -(-kv_len // kv_block))) < 0.5)
+            listed = blocks.repeat_interleave(block, 0)[:q_len].repeat_interleave(kv_block, 1)[:, :kv_len]
+        options["mask"] = BlockMask.from_dense(listed[None, None].cuda(), q_block=block, kv_block=kv_block)
+        allowed &= listed
+    out = attention(q.cuda(), k.cuda(), v.cuda(), backend=backend, **options)
+    error = (out.cpu().double() - attention_reference(q, k, v, allowed)).abs().max().item()
+    assert error < 3e-3, f"attention {backend} head_dim={head_dim} {kind}: {error}"
+
+
+def sparse(rng: np.random.Generator, rows: int, cols: int, block: tuple[int, int]) -> tuple[BSRMatrix, torch.Tensor]:
+    """A matrix on the GPU with every third block, and the same as a dense one on the CPU."""
+    keep = rng.random((rows // block[0], cols // block[1])) < 0.34
+    values = half(rng, int(keep.sum()), *block)
+    full = torch.zeros(*keep.shape, *block, dtype=torch.float64)
+    full[torch.from_numpy(keep)] = values.double()
+    offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(keep.sum(axis=1))])).cuda()
+    columns = torch.from_numpy(np.nonzero(keep)[1].astype(np.int32)).cuda()
+    return BSRMatrix(values.cuda(), offsets, columns, (rows, cols)), full.permute(0, 2, 1, 3).reshape(rows, cols)
+
+
+def product_case(rng: np.random.Generator, backend: str, block: int, free: int) -> None:
+    size = 384
+    a, a_full = sparse(rng, size, size, (block, block))
+    b, b_full = sparse(rng, size, size, (block, block))
+    x, y = half(rng, size, free), half(rng, free, size)
+    pairs = [
+        (bsr_gemm(a, x.cuda(), backend=backend), a_full @ x.double()),
+        (bsr_gemm(y.cuda(), a, backend=backend), y.double() @ a_full),
+        (bsr_gemm(a, b, backend=backend), a_full @ b_full),
+        (bsr_gemm(x.cuda(), y.cuda(), backend=backend), x.double() @ y.double()),
+    ]
+    sampled = bsr_gemm(x.cuda(), y.cuda(), out_pattern=a, backend=backend)
+    pattern = torch.as_tensor(a.with_values(torch.ones_like(a.values)).to_dense()).cpu() != 0
+    pairs.append((sampled.to_dense(), torch.where(pattern, x.double() @ y.double(), 0)))
+    for number, (out, expected) in enumerate(pairs):
+        error = (torch.as_tensor(out).cpu().double() - expected).abs().max().item()
+        assert error < 1e-3 * expected.abs().max().item() + 1e-3, f"bsr_gemm {backend} {block} {free} {number}: {error}"
+
+
+def main(operations: list[str]) -> None:
+    rng = np.random.default_rng(0)
+    count = 0
+    if "attention" in operations:
+        for backend in ("sm90", "wmma"):
+            for head_dim in (64, 128, 256):
+                for kind in MASKS:
+                    attention_case(rng, backend, head_dim, kind)
+                    count += 1
+    if "bsr_gemm" in operations:
+        for backend in ("sm90", "wmma", "simt"):
+            for block in (16, 32, 64, 128):
+                for free in (16, 264):
+                    product_case(rng, backend, block, free)
+                    count += 5
+    print(f"{count} cases right")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or ["attention", "bsr_gemm"])
