@@ -2,35 +2,26 @@
 #include <cmath>
 
 #include "attention/backends.h"
+#include "attention/fused.h"
 #include "attention/sm90/choice.h"
 #include "core/cuda_check.h"
-#include "core/sm90.h"
+#include "core/tensor_cores.h"
 #include "primitives/tensor_map.h"
 
 namespace sparsek::attn::sm90 {
 namespace {
 
-constexpr std::int64_t kMaxHeadDim = 256;
-constexpr std::int64_t kMaxLength = std::int64_t{1} << 29;  // sums of two positions stay in 32 bits
 constexpr std::size_t kProgressBytes = 256;
 
 Reason available() { return why_no_gpu(90); }
 
 Reason supports(const Problem& p) {
   if (Reason reason = why_not_sm90(p.device, p.dtype)) return reason;
-  if (p.head_dim > kMaxHeadDim) {
-    return cat("head_dim is ", p.head_dim, ", expected at most ", kMaxHeadDim);
-  }
-  if (p.value_dim > kMaxHeadDim) {
-    return cat("value_dim is ", p.value_dim, ", expected at most ", kMaxHeadDim);
-  }
-  if (p.wants_weights) return "the weights are wanted, which a fused kernel never has whole";
+  if (Reason reason = why_not_fused(p)) return reason;
   if (!(p.scale > 0) || !std::isfinite(p.scale)) {
     return cat("scale is ", p.scale, ", expected a positive finite number");
   }
-  if (p.q_len > kMaxLength || p.kv_len > kMaxLength) {
-    return cat("lengths are ", p.q_len, " and ", p.kv_len, ", expected at most ", kMaxLength);
-  }
+  if (Reason reason = why_not_length(p)) return reason;
   if (p.has_mask && (p.q_block % 64 != 0 || p.kv_block % kGranule != 0)) {
     return cat("mask blocks are ", p.q_block, " x ", p.kv_block, ", expected multiples of 64 x ",
                kGranule);
@@ -78,16 +69,8 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
     params.k = map_of("k", args.k, kernel.box_columns_k, params.pieces.keys);
     params.v = map_of("v", args.v, kernel.box_columns_v, params.pieces.keys);
   }
-  params.out = {args.out.data,
-                args.out.stride[0],
-                args.out.stride[2],
-                args.out.stride[1],
-                static_cast<std::int32_t>(p.value_dim),
-                p.out_alignment >= 16 && p.value_dim % 8 == 0};
-  if (args.lse.given()) {
-    params.lse = {static_cast<float*>(args.lse.data), args.lse.stride[0], args.lse.stride[1],
-                  args.lse.stride[2]};
-  }
+  params.out = output_of(p, args);
+  params.lse = lse_of(args);
   params.band = p.band;
   if (p.has_mask) params.mask = *args.mask;
   params.q_len = static_cast<std::int32_t>(p.q_len);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attention/fused.h"
 #include "core/message.h"
 
 namespace sparsek::attn::sm90 {
@@ -40,13 +41,6 @@ double estimate(const Kernel& kernel, const Problem& p) {
   const std::int64_t ctas = std::max(1, p.device.num_sms * kernel.ctas_per_sm);
   const std::int64_t rounds = (tiles + ctas - 1) / ctas;
   return static_cast<double>(rounds) * kernel.tile_q * kernel.cost;
-}
-
-/// Whether some q tiles see more keys than others.
-bool is_unequal(const Problem& p) {
-  const std::int64_t first = p.band.end(0) - p.band.begin(0);
-  const std::int64_t last = p.band.end(p.q_len - 1) - p.band.begin(p.q_len - 1);
-  return last > 2 * first;
 }
 
 /// Query heads whose q tiles are visited together, longest first, under a band that makes them

@@ -4,7 +4,7 @@
 #include "attention/sm90_unfused/config.h"
 #include "attention/sm90_unfused/kernels.h"
 #include "core/cuda_check.h"
-#include "core/sm90.h"
+#include "core/tensor_cores.h"
 
 namespace sparsek::attn::sm90_unfused {
 namespace {

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "attention/backends.h"
+#include "attention/fused.h"
 #include "attention/wmma/choice.h"
 #include "core/cuda_check.h"
 #include "core/tensor_cores.h"
@@ -9,26 +10,15 @@
 namespace sparsek::attn::wmma {
 namespace {
 
-constexpr std::int64_t kMaxHeadDim = 256;
-constexpr std::int64_t kMaxLength = std::int64_t{1} << 29;  // sums of two positions stay in 32 bits
-
 Reason available() { return why_no_gpu_from(80); }
 
 Reason supports(const Problem& p) {
   if (Reason reason = why_not_tensor_cores(p.device, p.dtype)) return reason;
-  if (p.head_dim > kMaxHeadDim) {
-    return cat("head_dim is ", p.head_dim, ", expected at most ", kMaxHeadDim);
-  }
-  if (p.value_dim > kMaxHeadDim) {
-    return cat("value_dim is ", p.value_dim, ", expected at most ", kMaxHeadDim);
-  }
-  if (p.wants_weights) return "the weights are wanted, which a fused kernel never has whole";
-  if (p.q_len > kMaxLength || p.kv_len > kMaxLength) {
-    return cat("lengths are ", p.q_len, " and ", p.kv_len, ", expected at most ", kMaxLength);
-  }
-  if (p.has_mask && (p.kv_block % kGranule != 0 || p.q_block > kMaxLength)) {
+  if (Reason reason = why_not_fused(p)) return reason;
+  if (Reason reason = why_not_length(p)) return reason;
+  if (p.has_mask && (p.kv_block % kGranule != 0 || p.q_block > kMaxFusedLength)) {
     return cat("mask blocks are ", p.q_block, " x ", p.kv_block, ", expected a kv_block that is a ",
-               "multiple of ", kGranule, " and a q_block of at most ", kMaxLength);
+               "multiple of ", kGranule, " and a q_block of at most ", kMaxFusedLength);
   }
   const Choice choice = choose(p);
   if (choice.kernel == nullptr) {
@@ -66,16 +56,8 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   params.q = input_of("q", args.q, p.q_alignment);
   params.k = input_of("k", args.k, p.k_alignment);
   params.v = input_of("v", args.v, p.v_alignment);
-  params.out = {args.out.data,
-                args.out.stride[0],
-                args.out.stride[2],
-                args.out.stride[1],
-                static_cast<std::int32_t>(p.value_dim),
-                p.out_alignment >= 16 && p.value_dim % 8 == 0};
-  if (args.lse.given()) {
-    params.lse = {static_cast<float*>(args.lse.data), args.lse.stride[0], args.lse.stride[1],
-                  args.lse.stride[2]};
-  }
+  params.out = output_of(p, args);
+  params.lse = lse_of(args);
   params.band = p.band;
   params.q_block = kernel.tile_q;
   if (p.has_mask) {

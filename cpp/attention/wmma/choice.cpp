@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attention/fused.h"
 #include "core/message.h"
 
 namespace sparsek::attn::wmma {
@@ -35,13 +36,6 @@ double estimate(const Choice& choice, const Problem& p) {
   const std::int64_t at_once = std::max(1, p.device.num_sms * kernel.ctas_per_sm);
   return static_cast<double>(ceil_div(choice.num_tiles, at_once)) * kernel.ctas_per_sm *
          kernel.tile_q * kernel.cost;
-}
-
-/// Whether some q tiles see more keys than others.
-bool is_unequal(const Problem& p) {
-  const std::int64_t first = p.band.end(0) - p.band.begin(0);
-  const std::int64_t last = p.band.end(p.q_len - 1) - p.band.begin(p.q_len - 1);
-  return last > 2 * first;
 }
 
 }  // namespace

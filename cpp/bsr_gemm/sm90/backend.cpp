@@ -4,7 +4,7 @@
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/products.h"
 #include "core/cuda_check.h"
-#include "core/sm90.h"
+#include "core/tensor_cores.h"
 
 namespace sparsek::bsr::sm90 {
 namespace {
