@@ -23,6 +23,7 @@ class RangeStream {
 
   __device__ __forceinline__ bool empty() const { return key_ >= end_; }
   __device__ __forceinline__ bool last() const { return key_ + tile_kv_ >= end_; }
+  __device__ __forceinline__ bool near_end() const { return key_ + 2 * tile_kv_ >= end_; }
   __device__ __forceinline__ Piece piece() const { return {key_, 0, -1}; }
   __device__ __forceinline__ void advance() { key_ += tile_kv_; }
 
@@ -68,6 +69,10 @@ class ListStream {
   __device__ __forceinline__ bool empty() const { return available_ <= 0; }
   __device__ __forceinline__ bool last() const {
     return exhausted() && available_ <= params_.pieces.per_tile;
+  }
+  /// Few tiles are left: about as many as it takes to read the next list.
+  __device__ __forceinline__ bool near_end() const {
+    return exhausted() && available_ <= 4 * params_.pieces.per_tile;
   }
 
   /// This lane's piece of the tile at hand; absent past the end.

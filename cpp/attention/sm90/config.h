@@ -9,15 +9,17 @@ constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a 
 
 /// Everything that is fixed when a kernel is compiled.
 ///   head_dim, value_dim   of the tiles; smaller ones are filled with zeros by TMA
-///   tile_q, tile_kv       queries of a CTA (64 for each consumer warpgroup), keys of a step
+///   tile_q, tile_kv       queries of a tile (64 for each consumer warpgroup), keys of a step
 ///   stages                of K and of V, each
 ///   lists                 can follow block lists
 ///   ctas_per_sm           decides the registers of a thread
 ///   overlap               P V of one tile is multiplied under the softmax of the next, which a
 ///                         single CTA on an SM needs; with several, their warpgroups fill each
 ///                         other's gaps, and the registers buy more of them
+///   teams                 q tiles that a CTA works at, each with a producer warp, consumers, a ring
+///                         and a list of its own: as several CTAs, but for the producers' registers
 template <int HeadDim, int ValueDim, int TileQ, int TileKv, int Stages, bool Lists,
-          int CtasPerSm = 1, bool Overlap = CtasPerSm == 1>
+          int CtasPerSm = 1, bool Overlap = CtasPerSm == 1, int Teams = 1>
 struct Config {
   static constexpr int kHeadDim = HeadDim;
   static constexpr int kValueDim = ValueDim;
@@ -29,11 +31,13 @@ struct Config {
   static constexpr bool kOverlap = Overlap;
   static constexpr bool kPingPong = Overlap && TileQ > 64;  // take turns at the tensor cores
 
-  static constexpr int kConsumers = TileQ / 64;  // warpgroups
+  static constexpr int kTeams = Teams;
+  static constexpr int kConsumers = TileQ / 64;           // warpgroups of a team
+  static constexpr int kAllConsumers = kConsumers * Teams;  // of the CTA
   // setmaxnreg moves registers from a whole warpgroup of producers to the consumers. Where they do
   // not need them, a lone warp leaves more.
-  static constexpr bool kMoveRegs = kConsumers > 1 || CtasPerSm == 2;
-  static constexpr int kThreads = kConsumers * kWarpGroup + (kMoveRegs ? kWarpGroup : 32);
+  static constexpr bool kMoveRegs = kAllConsumers > 1 || CtasPerSm == 2;
+  static constexpr int kThreads = kAllConsumers * kWarpGroup + (kMoveRegs ? kWarpGroup : 32);
   static constexpr int kGranules = TileKv / kGranule;
 
   // Columns of one TMA box: a swizzle row of 128 bytes, or of 64 where 64 does not divide.
@@ -43,9 +47,9 @@ struct Config {
   // Registers at launch are 65536 / (threads * ctas), in steps of 8; setmaxnreg moves those that
   // the producer does not need to the consumers.
   static constexpr int kLaunchRegs = 65536 / (kThreads * CtasPerSm) / 8 * 8;
-  static constexpr int kProducerRegs = Lists ? 72 : 32;
+  static constexpr int kProducerRegs = !Lists ? 32 : Teams == 1 ? 72 : 64;
   static constexpr int kConsumerRegsMax =
-      kMoveRegs ? (kLaunchRegs * (kConsumers + 1) - kProducerRegs) / kConsumers / 8 * 8
+      kMoveRegs ? (kLaunchRegs * (kAllConsumers + 1) - kProducerRegs) / kAllConsumers / 8 * 8
                 : kLaunchRegs;
   static constexpr int kConsumerRegs = kConsumerRegsMax > 240 ? 240 : kConsumerRegsMax;
 
@@ -54,7 +58,7 @@ struct Config {
 };
 
 /// Named barriers; 0 is __syncthreads.
-enum NamedBarrier : int { kTurn = 1 };  // kTurn + i: warpgroup i's turn at the tensor cores
+enum NamedBarrier : int { kTurn = 1 };  // kTurn + i: consumer i's turn at the tensor cores
 
 /// A rescale of the output is put off until a row's maximum has grown by this power of two: the
 /// final division by the row's sum makes it exact, and 2^8 is far from float16's 65504.

@@ -15,33 +15,31 @@
 
 namespace sparsek::attn::sm90 {
 
-/// Fused attention: one producer warpgroup (of which one warp works) and one consumer warpgroup for
-/// each 64 queries of the tile. docs/attention_sm90.md draws the pipeline.
+/// Fused attention: one producer warpgroup (of which one warp for each team works) and one consumer
+/// warpgroup for each 64 queries of a tile. docs/attention_sm90.md draws the pipeline.
 template <class Element, class C>
 __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
     attention_kernel(const __grid_constant__ Params params) {
   extern __shared__ char memory[];
-  auto& storage = *reinterpret_cast<Storage<Element, C>*>(memory);
-  const int warp_group = cutlass::canonical_warp_group_idx();  // the last one is the producer
-  constexpr int kConsumerWarps = C::kConsumers * 4;
+  auto* storages = reinterpret_cast<Storage<Element, C>*>(memory);  // of the teams
+  const int warp_group = cutlass::canonical_warp_group_idx();        // the last one is the producer
 
   if (threadIdx.x == 0) {
-    storage.ring_k.init(1, kConsumerWarps);
-    storage.ring_v.init(1, kConsumerWarps);
-    storage.ring_q.init(1, kConsumerWarps);
-    storage.ring_work.init(1, kConsumerWarps);
+    for (int team = 0; team < C::kTeams; ++team) storages[team].init(C::kConsumers * 4);
     cutlass::arch::fence_barrier_init();
   }
   __syncthreads();
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
 
-  if (warp_group == C::kConsumers) {
+  if (warp_group == C::kAllConsumers) {
     if constexpr (C::kMoveRegs) cutlass::arch::warpgroup_reg_dealloc<C::kProducerRegs>();
-    if (threadIdx.x < C::kConsumers * kWarpGroup + 32) Producer<Element, C>(params, storage).run();
+    const int team = cutlass::canonical_warp_idx_sync() - C::kAllConsumers * 4;
+    if (team < C::kTeams) Producer<Element, C>(params, storages[team], team).run();
   } else {
     if constexpr (C::kMoveRegs) cutlass::arch::warpgroup_reg_alloc<C::kConsumerRegs>();
-    Consumer<Element, C> consumer(params, storage, warp_group);
+    const int team = C::kTeams == 1 ? 0 : warp_group / C::kConsumers;
+    Consumer<Element, C> consumer(params, storages[team], warp_group);
     consumer.begin();
     while (true) {
       const Work& work = consumer.next_work();

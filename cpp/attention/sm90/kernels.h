@@ -12,9 +12,9 @@ namespace sparsek::attn::sm90 {
 // has the sweep behind each.
 using Dense64 = Config<64, 64, 192, 128, 2, false>;
 using Dense64Small = Config<64, 64, 128, 128, 2, false>;  // more CTAs where the chip is not full
-using Dense96 = Config<96, 96, 128, 128, 3, false>;
-using Dense128 = Config<128, 128, 128, 176, 2, false>;
-using Dense192x128 = Config<192, 128, 128, 128, 2, false>;
+using Dense96 = Config<96, 96, 192, 112, 2, false>;
+using Dense128 = Config<128, 128, 192, 80, 2, false>;
+using Dense192x128 = Config<192, 128, 192, 80, 2, false>;
 using Dense192 = Config<192, 192, 128, 112, 2, false>;
 using Dense256 = Config<256, 256, 128, 80, 2, false>;
 

@@ -32,13 +32,15 @@ class Consumer {
   using Accumulator = decltype(cute::partition_fragment_C(
       MmaPV{}, cute::Shape<cute::_64, cute::Int<C::kValueDim>>{}));
 
-  __device__ __forceinline__ Consumer(const Params& params, Storage<Element, C>& storage, int group)
+  __device__ __forceinline__ Consumer(const Params& params, Storage<Element, C>& storage,
+                                      int warp_group)
       : params_(params),
         storage_(storage),
-        group_(C::kConsumers == 1 ? 0 : group),  // a constant takes no register
+        group_(C::kConsumers == 1 ? 0 : warp_group % C::kConsumers),  // a constant takes no register
+        team_(C::kTeams == 1 ? 0 : warp_group / C::kConsumers),
         thread_(threadIdx.x % kWarpGroup) {}
 
-  /// The row of the CTA's tile that this thread's first row is.
+  /// The row of the tile that this thread's first row is.
   __device__ __forceinline__ int row() const {
     return group_ * 64 + thread_ / 32 * 16 + thread_ % 32 / 4;
   }
@@ -79,7 +81,7 @@ class Consumer {
       for (bool last = false; !last;) {
         storage_.ring_k.wait_full(k_state_);
         const auto& note = storage_.notes[k_state_.stage()];
-        last = note.last;
+        last = note.last & kLast;
         const bool masked = note.masked;
         multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
         warpgroup_wait<0>();
@@ -98,17 +100,19 @@ class Consumer {
     }
     storage_.ring_k.wait_full(k_state_);
     const auto& first_note = storage_.notes[k_state_.stage()];
-    bool last = first_note.last;
+    // A warpgroup is through before the others when they alone see the last tiles.
+    const std::uint32_t own = C::kLists ? kLast : 1u << group_;
+    std::uint32_t last = first_note.last;
     multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
     warpgroup_wait<0>();
     warpgroup_fence_operand(tSrS);
-    if (last) release(storage_.ring_q, q_state_);
+    if (last & own) release(storage_.ring_q, q_state_);
     if (first_note.masked) erase(first_note, work, tSrS);
     release(storage_.ring_k, k_state_);
     softmax.next(tSrS);
     to_weights(tSrS, tOrP);
 
-    while (!last) {
+    while (!(last & own)) {
       wait_tiles();
       const auto& note = storage_.notes[k_state_.stage()];
       last = note.last;
@@ -121,7 +125,7 @@ class Consumer {
       pass_turn();
       warpgroup_wait<1>();
       warpgroup_fence_operand(tSrS);
-      if (last) release(storage_.ring_q, q_state_);
+      if (last & own) release(storage_.ring_q, q_state_);
       if (masked) erase(note, work, tSrS);
       release(storage_.ring_k, k_state_);
       const bool rescale = softmax.next(tSrS);
@@ -140,6 +144,9 @@ class Consumer {
     multiply<false>(mma_pv, tOrP, tOrV(last_v.stage()), tOrO);
     warpgroup_wait<0>();
     give_back(storage_.ring_v, last_v);
+    if constexpr (!C::kLists) {
+      while (!(last & kLast)) last = pass_tile();
+    }
   }
 
   __device__ __forceinline__ static void set_zero(Accumulator& tOrO) {
@@ -171,14 +178,29 @@ class Consumer {
 
   __device__ __forceinline__ void wait_turn() {
     if constexpr (C::kPingPong) {
-      cutlass::arch::NamedBarrier::sync(2 * kWarpGroup, kTurn + group_);
+      cutlass::arch::NamedBarrier::sync(2 * kWarpGroup, turn_of(group_));
     }
   }
   __device__ __forceinline__ void pass_turn() {
     if constexpr (C::kPingPong) {
       const int next = group_ == C::kConsumers - 1 ? 0 : group_ + 1;
-      cutlass::arch::NamedBarrier::arrive(2 * kWarpGroup, kTurn + next);
+      cutlass::arch::NamedBarrier::arrive(2 * kWarpGroup, turn_of(next));
     }
+  }
+  __device__ __forceinline__ int turn_of(int group) const {
+    return kTurn + team_ * C::kConsumers + group;
+  }
+
+  /// Gives the next tile back as it came. Returns whose last it was.
+  __device__ __forceinline__ std::uint32_t pass_tile() {
+    storage_.ring_k.wait_full(k_state_);
+    const std::uint32_t last = storage_.notes[k_state_.stage()].last;
+    wait_turn();
+    pass_turn();
+    release(storage_.ring_k, k_state_);
+    storage_.ring_v.wait_full(k_state_.template before<1>());
+    give_back(storage_.ring_v, k_state_.template before<1>());
+    return last;
   }
 
   /// Until K of this step and V of the one before are there. Both are asked at once, since even an
@@ -275,6 +297,7 @@ class Consumer {
   const Params& params_;
   Storage<Element, C>& storage_;
   int group_;
+  int team_;
   int thread_;
   RingState<C::kStages> k_state_;  // V takes the same steps, later
   RingState<1> q_state_;

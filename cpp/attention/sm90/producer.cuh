@@ -7,19 +7,21 @@
 
 namespace sparsek::attn::sm90 {
 
-/// The producer warp: asks for q tiles, walks their keys and has TMA bring Q, K and V.
+/// A team's producer warp: asks for q tiles, walks their keys and has TMA bring Q, K and V.
 template <class Element, class C>
 class Producer {
  public:
-  __device__ __forceinline__ Producer(const Params& params, Storage<Element, C>& storage)
+  __device__ __forceinline__ Producer(const Params& params, Storage<Element, C>& storage, int team)
       : params_(params),
         storage_(storage),
+        team_(team),
         lane_(static_cast<int>(threadIdx.x) % 32),
         piece_(lane_ % params.pieces.per_tile),
         slab_(lane_ / params.pieces.per_tile) {}
 
   __device__ __forceinline__ void run() {
-    TileScheduler scheduler(params_.schedule);
+    TileScheduler scheduler(params_.schedule, team_ * gridDim.x + blockIdx.x,
+                            C::kTeams * gridDim.x);
     next(scheduler);
     while (more_) {
       const QTile tile = next_;
@@ -62,6 +64,7 @@ class Producer {
     const std::int32_t q_end = min(q_begin + C::kTileQ, params_.q_len);
     const KeyRange visible = visible_keys(params_.band, q_begin, q_end);
     const KeyRange shared = shared_keys(params_.band, q_begin, q_end);
+    if constexpr (!C::kLists) group_end_ = end_of_group(q_begin);
     if constexpr (C::kLists) {
       ListStream stream(params_, storage_.queue, storage_.next_list, visible, piece_);
       load(scheduler, tile, q_begin % static_cast<std::int32_t>(params_.mask.q_block), shared,
@@ -70,6 +73,13 @@ class Producer {
       RangeStream stream(visible, C::kTileKv);
       load(scheduler, tile, 0, shared, stream);
     }
+  }
+
+  /// Where the keys end that some query of consumer warpgroup `lane` sees.
+  __device__ __forceinline__ std::int32_t end_of_group(std::int32_t q_begin) const {
+    const std::int32_t first = q_begin + 64 * lane_;
+    if (first >= params_.q_len) return 0;
+    return end_of(params_.band, min(first + 64, params_.q_len) - 1);
   }
 
   template <class Stream>
@@ -81,7 +91,8 @@ class Producer {
                     tile.batch};
     announce(work);
     // V runs one tile behind K, in the order in which the consumers want them. The next q tile is
-    // looked up when the first loads are on their way, so that nobody waits for its list.
+    // looked up when the last loads but a few are on their way: nobody waits for it, and no CTA
+    // keeps one that another could begin.
     const std::int32_t kv_head = tile.head / params_.group;
     std::int32_t v_key = 0;
     bool looked_up = false;
@@ -104,7 +115,7 @@ class Producer {
         }
         v_key = key;
       }
-      if (!looked_up && (last || !first)) {
+      if (!looked_up && (last || (!first && stream.near_end()))) {
         next(scheduler);
         looked_up = true;
       }
@@ -186,8 +197,12 @@ class Producer {
       }
       if (lane_ < C::kGranules) note.granules[lane_] = granule;
     }
+    std::uint32_t ended = 0;
+    if constexpr (!C::kLists) {
+      ended = __ballot_sync(~0u, lane_ < C::kConsumers && group_end_ <= piece.key + C::kTileKv);
+    }
     if (lane_ == 0) {
-      note.last = last;
+      note.last = static_cast<std::uint8_t>(last ? 0xff : ended);
       note.masked = masked;
     }
     __syncwarp();  // before the stage's barrier hears of it
@@ -203,11 +218,13 @@ class Producer {
 
   const Params& params_;
   Storage<Element, C>& storage_;
+  int team_;
   int lane_;
   int piece_;  // of a tile, this lane's
   int slab_;   // of its columns, this lane's
   bool more_ = false;
   QTile next_;
+  std::int32_t group_end_ = 0;  // of the warpgroup that is this lane's number
   RingState<C::kStages> k_state_;
   RingState<C::kStages> v_state_;
   RingState<1> q_state_;

@@ -17,10 +17,11 @@ struct Granule {
 /// What the producer tells the consumers about one tile of keys.
 template <int kGranules>
 struct TileNote {
-  bool last;    // of its q tile
-  bool masked;  // some (query, key) pair is not allowed: look at the granules
+  std::uint8_t last;  // of its q tile: a bit for each warpgroup that sees nothing after it, and kLast
+  bool masked;        // some (query, key) pair is not allowed: look at the granules
   Granule granules[kGranules];
 };
+constexpr std::uint8_t kLast = 0x80;  // for all
 constexpr std::int32_t kAbsent = 0x7fffff00;
 
 /// One q tile to compute.
@@ -63,6 +64,7 @@ struct Layouts {
       cute::Step<cute::_2, cute::_1>{}));
 };
 
+/// Of one team.
 template <class Element, class C>
 struct Storage {
   static constexpr int kTileElementsK = C::kTileKv * C::kHeadDim;
@@ -80,6 +82,13 @@ struct Storage {
   Work work[2];
   BlockQueue queue;
   ListHead next_list;
+
+  __device__ __forceinline__ void init(int consumer_warps) {
+    ring_k.init(1, consumer_warps);
+    ring_v.init(1, consumer_warps);
+    ring_q.init(1, consumer_warps);
+    ring_work.init(1, consumer_warps);
+  }
 };
 
 }  // namespace sparsek::attn::sm90

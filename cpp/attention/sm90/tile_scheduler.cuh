@@ -4,17 +4,21 @@
 
 namespace sparsek::attn::sm90 {
 
-/// Hands out q tiles to the CTAs: the next one to whoever asks, or each CTA its own. One lane asks.
+/// Hands out q tiles to the teams of all CTAs: the next one to whoever asks, or each team its own.
+/// One lane asks.
 class TileScheduler {
  public:
-  __device__ __forceinline__ explicit TileScheduler(const Schedule& schedule)
+  __device__ __forceinline__ TileScheduler(const Schedule& schedule, std::int32_t team,
+                                           std::int32_t num_teams)
       : schedule_(schedule),
+        team_(team),
+        num_teams_(num_teams),
         counted_(schedule.progress != nullptr && schedule.progress->in_use != 0) {}
 
   /// False when none is left.
   __device__ __forceinline__ bool next(QTile& tile) {
     std::int32_t place = counted_ ? atomicAdd(&schedule_.progress->next, 1)
-                                  : place_of(round_++, blockIdx.x, gridDim.x);
+                                  : place_of(round_++, team_, num_teams_);
     if (place >= schedule_.num_tiles) return false;
     if (counted_ && schedule_.order != nullptr) place = schedule_.order[place];
     tile = tile_at(schedule_, place);
@@ -23,6 +27,8 @@ class TileScheduler {
 
  private:
   const Schedule& schedule_;
+  std::int32_t team_;
+  std::int32_t num_teams_;
   bool counted_;
   std::int32_t round_ = 0;
 };
