@@ -11,15 +11,19 @@ namespace {
 template <class C>
 constexpr Kernel row(double cost = 1) {
   return {C::kHeadDim, C::kValueDim, C::kTileQ, C::kTileKv, C::kStages, C::kCtasPerSm,
-          C::kLists,   C::kSlabK,    C::kSlabV, cost,       &launch<C>};
+          C::kTeams,   C::kLists,    C::kSlabK, C::kSlabV,  cost,       &launch<C>};
 }
 
-// By head_dim: the first that is wide enough has the least to fill with zeros.
+// By head_dim: the first that is wide enough has the least to fill with zeros. With lists, the
+// widest tiles first.
 constexpr Kernel kKernels[] = {
-    row<Dense64>(),      row<Dense64Small>(1.25), row<Dense96>(),        row<Dense128>(),
-    row<Dense192x128>(), row<Dense192>(),         row<Dense256>(),       row<Lists64>(),
-    row<Lists96>(),      row<Lists128>(),         row<Lists192x128>(),   row<Lists192>(),
-    row<Lists256>(),     row<NarrowLists64>(),    row<NarrowLists128>(), row<NarrowLists256>(),
+    row<Dense64>(),           row<Dense64Wide>(1.02),  row<Dense64Small>(1.25),
+    row<Dense96>(),           row<Dense96Small>(1.15), row<Dense128>(),
+    row<Dense128Small>(1.15), row<Dense192x128>(),     row<Dense192x128Small>(1.15),
+    row<Dense192>(),          row<Dense256>(),         row<Lists64>(1.8),
+    row<Lists64Small>(),      row<Lists96>(),          row<Lists128>(),
+    row<Lists192x128>(),      row<Lists192>(),         row<Lists256>(),
+    row<NarrowLists64>(),     row<NarrowLists128>(),   row<NarrowLists256>(),
 };
 
 // Of K and V, which stays in L2 (50 MB) while the heads that they belong to are visited.
@@ -35,11 +39,16 @@ std::int64_t tiles_of(const Kernel& kernel, const Problem& p) {
   return (p.q_len + kernel.tile_q - 1) / kernel.tile_q;
 }
 
-/// Relative time: rounds of the chip's CTAs, each as long as its queries.
+/// Q tiles that the chip computes at a time.
+std::int64_t slots_of(const Kernel& kernel, const Problem& p) {
+  return std::int64_t{std::max(1, p.device.num_sms)} * kernel.ctas_per_sm * kernel.teams;
+}
+
+/// Relative time: rounds of the chip's tiles, each as long as its queries.
 double estimate(const Kernel& kernel, const Problem& p) {
   const std::int64_t tiles = tiles_of(kernel, p) * p.num_q_heads * p.batch;
-  const std::int64_t ctas = std::max(1, p.device.num_sms * kernel.ctas_per_sm);
-  const std::int64_t rounds = (tiles + ctas - 1) / ctas;
+  const std::int64_t slots = slots_of(kernel, p);
+  const std::int64_t rounds = (tiles + slots - 1) / slots;
   return static_cast<double>(rounds) * kernel.tile_q * kernel.cost;
 }
 
@@ -61,18 +70,21 @@ Choice choose(const Problem& p) {
     if (choice.kernel != nullptr) {
       const bool same_dims = kernel.head_dim == choice.kernel->head_dim &&
                              kernel.value_dim == choice.kernel->value_dim;
-      // With lists, the widest tile that the q block allows.
-      if (!same_dims || p.has_mask || estimate(kernel, p) >= estimate(*choice.kernel, p)) continue;
+      // A narrow tile reads a list's keys for fewer queries.
+      const bool narrow = p.has_mask && kernel.tile_q < choice.kernel->tile_q;
+      if (!same_dims || narrow || estimate(kernel, p) >= estimate(*choice.kernel, p)) continue;
     }
     choice.kernel = &kernel;
   }
   if (choice.kernel == nullptr) return choice;
   choice.num_q_tiles = tiles_of(*choice.kernel, p);
   choice.num_tiles = choice.num_q_tiles * p.num_q_heads * p.batch;
-  choice.num_ctas = static_cast<int>(std::min<std::int64_t>(
-      choice.num_tiles, std::int64_t{p.device.num_sms} * choice.kernel->ctas_per_sm));
+  const std::int64_t slots = slots_of(*choice.kernel, p);
+  // With fewer tiles than teams, a tile for each CTA before any has two.
+  choice.num_ctas =
+      static_cast<int>(std::min<std::int64_t>(choice.num_tiles, slots / choice.kernel->teams));
   const bool unequal = p.has_mask || is_unequal(p);
-  choice.counted = unequal && choice.num_tiles > choice.num_ctas;
+  choice.counted = unequal && choice.num_tiles > slots;
   if (!p.has_mask && unequal) choice.section = section_of(p);
   return choice;
 }
@@ -80,7 +92,8 @@ Choice choose(const Problem& p) {
 std::string to_string(const Choice& choice) {
   const Kernel& k = *choice.kernel;
   return cat("head_dim=", k.head_dim, " value_dim=", k.value_dim, " tile=", k.tile_q, "x",
-             k.tile_kv, " stages=", k.stages, " ctas_per_sm=", k.ctas_per_sm, " schedule=",
+             k.tile_kv, " stages=", k.stages, " ctas_per_sm=", k.ctas_per_sm, " teams=", k.teams,
+             " schedule=",
              choice.section   ? "longest first"
              : choice.counted ? "longest list first"
                               : "in order",

@@ -15,10 +15,11 @@ struct Kernel {
   int tile_kv;
   int stages;
   int ctas_per_sm;
+  int teams;  // q tiles that a CTA works at
   bool lists;
   int box_columns_k;
   int box_columns_v;
-  double cost;  // of a query's work against the fastest kernel of its head_dim, measured
+  double cost;  // time of a tile's query against the first kernel of its head_dim, measured
   void (*launch)(DType, const Params&, int num_ctas, cudaStream_t);
 };
 

@@ -16,7 +16,8 @@ constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a 
 ///   overlap               P V of one tile is multiplied under the softmax of the next, which a
 ///                         single CTA on an SM needs; with several, their warpgroups fill each
 ///                         other's gaps, and the registers buy more of them
-///   teams                 q tiles that a CTA works at, each with a producer warp, consumers, a ring
+///   teams                 q tiles that a CTA works at, each with a producer warp, consumers, a
+///   ring
 ///                         and a list of its own: as several CTAs, but for the producers' registers
 template <int HeadDim, int ValueDim, int TileQ, int TileKv, int Stages, bool Lists,
           int CtasPerSm = 1, bool Overlap = CtasPerSm == 1, int Teams = 1>
@@ -32,7 +33,7 @@ struct Config {
   static constexpr bool kPingPong = Overlap && TileQ > 64;  // take turns at the tensor cores
 
   static constexpr int kTeams = Teams;
-  static constexpr int kConsumers = TileQ / 64;           // warpgroups of a team
+  static constexpr int kConsumers = TileQ / 64;             // warpgroups of a team
   static constexpr int kAllConsumers = kConsumers * Teams;  // of the CTA
   // setmaxnreg moves registers from a whole warpgroup of producers to the consumers. Where they do
   // not need them, a lone warp leaves more.

@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
     attention_kernel(const __grid_constant__ Params params) {
   extern __shared__ char memory[];
   auto* storages = reinterpret_cast<Storage<Element, C>*>(memory);  // of the teams
-  const int warp_group = cutlass::canonical_warp_group_idx();        // the last one is the producer
+  const int warp_group = cutlass::canonical_warp_group_idx();       // the last one is the producer
 
   if (threadIdx.x == 0) {
     for (int team = 0; team < C::kTeams; ++team) storages[team].init(C::kConsumers * 4);

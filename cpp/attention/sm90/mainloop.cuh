@@ -36,7 +36,8 @@ class Consumer {
                                       int warp_group)
       : params_(params),
         storage_(storage),
-        group_(C::kConsumers == 1 ? 0 : warp_group % C::kConsumers),  // a constant takes no register
+        group_(C::kConsumers == 1 ? 0
+                                  : warp_group % C::kConsumers),  // a constant takes no register
         team_(C::kTeams == 1 ? 0 : warp_group / C::kConsumers),
         thread_(threadIdx.x % kWarpGroup) {}
 

@@ -17,8 +17,9 @@ struct Granule {
 /// What the producer tells the consumers about one tile of keys.
 template <int kGranules>
 struct TileNote {
-  std::uint8_t last;  // of its q tile: a bit for each warpgroup that sees nothing after it, and kLast
-  bool masked;        // some (query, key) pair is not allowed: look at the granules
+  std::uint8_t
+      last;     // of its q tile: a bit for each warpgroup that sees nothing after it, and kLast
+  bool masked;  // some (query, key) pair is not allowed: look at the granules
   Granule granules[kGranules];
 };
 constexpr std::uint8_t kLast = 0x80;  // for all

@@ -17,8 +17,8 @@ class TileScheduler {
 
   /// False when none is left.
   __device__ __forceinline__ bool next(QTile& tile) {
-    std::int32_t place = counted_ ? atomicAdd(&schedule_.progress->next, 1)
-                                  : place_of(round_++, team_, num_teams_);
+    std::int32_t place =
+        counted_ ? atomicAdd(&schedule_.progress->next, 1) : place_of(round_++, team_, num_teams_);
     if (place >= schedule_.num_tiles) return false;
     if (counted_ && schedule_.order != nullptr) place = schedule_.order[place];
     tile = tile_at(schedule_, place);

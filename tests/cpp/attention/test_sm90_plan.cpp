@@ -136,22 +136,40 @@ void check_choice(const Problem& p, int head_dim, int value_dim, int tile_q, int
 }
 
 void test_choice() {
-  check_choice(problem(64, 64, 16384), 64, 64, 192, 128);
+  Problem long_batch = problem(64, 64, 16384);
+  long_batch.batch = 2;
+  check_choice(long_batch, 64, 64, 192, 128);
+  long_batch.head_dim = long_batch.value_dim = 8;
+  check_choice(long_batch, 64, 64, 192, 128);
   check_choice(problem(64, 64, 1024), 64, 64, 128, 128);  // 96 tiles of 192 would leave SMs idle
-  check_choice(problem(8, 8, 16384), 64, 64, 192, 128);
-  check_choice(problem(80, 80, 4096), 96, 96, 128, 128);
-  check_choice(problem(128, 128, 4096), 128, 128, 128, 176);
-  check_choice(problem(64, 128, 4096), 128, 128, 128, 176);
-  check_choice(problem(192, 128, 4096), 192, 128, 128, 128);
+  check_choice(problem(80, 80, 16384), 96, 96, 192, 112);
+  check_choice(problem(80, 80, 1024), 96, 96, 128, 128);
+  check_choice(problem(128, 128, 16384), 128, 128, 192, 80);
+  check_choice(problem(64, 128, 16384), 128, 128, 192, 80);
+  check_choice(problem(128, 128, 1024), 128, 128, 128, 176);
+  check_choice(problem(192, 128, 16384), 192, 128, 192, 80);
+  check_choice(problem(192, 128, 1024), 192, 128, 128, 128);
   check_choice(problem(192, 192, 4096), 192, 192, 128, 112);
   check_choice(problem(256, 256, 4096), 256, 256, 128, 80);
+
+  Problem batched = problem(64, 64, 1024);  // 1024 is four times 256, and 5.3 times 192
+  batched.batch = 32;
+  check_choice(batched, 64, 64, 256, 64);
 
   Problem lists = problem(64, 64, 16384);
   lists.has_mask = true;
   lists.kv_block = 64;
   lists.q_block = 128;
-  check_choice(lists, 64, 64, 128, 128);
+  check_choice(lists, 64, 64, 128, 64);
   CHECK(sm90::choose(lists).counted);
+  CHECK_EQ(sm90::choose(lists).num_ctas, 132);
+  lists.q_len = 1024;  // 128 tiles: a CTA each
+  check_choice(lists, 64, 64, 128, 128);
+  CHECK(!sm90::choose(lists).counted);
+  lists.q_len = 2048;  // 256 tiles: all at once by two teams
+  check_choice(lists, 64, 64, 128, 64);
+  CHECK(!sm90::choose(lists).counted);
+  lists.q_len = 16384;
   lists.q_block = 192;
   check_choice(lists, 64, 64, 64, 128);
   lists.q_block = 64;
