@@ -71,6 +71,44 @@ def test_mask(mask, head_dims, band, dtype, rng):
 
 
 @pytest.mark.parametrize("band", ["all", "causal", "window"])
+@pytest.mark.parametrize(("q_len", "batch"), [(250, 6), (350, 3)])
+@pytest.mark.parametrize("head_dims", [(64, 64), (96, 96), (128, 128), (192, 128)])
+def test_wide_tiles(head_dims, q_len, batch, band, rng):
+    """With so many heads that tiles of 192 and 256 queries fill the chip; smaller cases get narrower ones."""
+    case = Case(
+        "wide tiles",
+        q_len,
+        460,
+        batch=batch,
+        heads=22,
+        kv_heads=11,
+        head_dim=head_dims[0],
+        value_dim=head_dims[1],
+        causal=band == "causal",
+        window=(150, 40) if band == "window" else None,
+    )
+    run_case(case, "sm90", torch.float16 if rng.random() < 0.5 else torch.bfloat16, rng)
+
+
+@pytest.mark.parametrize("band", ["all", "causal", "window"])
+@pytest.mark.parametrize(("kv_block", "density", "partial"), [(128, 0.4, False), (32, 0.4, True), (16, 0.02, False)])
+def test_two_lists_in_a_cta(kv_block, density, partial, band, rng):
+    """Head_dim 64 and more q tiles than CTAs."""
+    case = Case(
+        "two lists",
+        350,
+        460,
+        batch=3,
+        heads=22,
+        kv_heads=11,
+        mask=random_blocks(128, kv_block, density, partial=partial),
+        causal=band == "causal",
+        window=(150, 40) if band == "window" else None,
+    )
+    run_case(case, "sm90", torch.float16 if rng.random() < 0.5 else torch.bfloat16, rng)
+
+
+@pytest.mark.parametrize("band", ["all", "causal", "window"])
 @pytest.mark.parametrize("head_dim", [64, 128, 256])
 @pytest.mark.parametrize("mask", [*MASKS, "any q block"])
 def test_mask_wmma(mask, head_dim, band, rng):

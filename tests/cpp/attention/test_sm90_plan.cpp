@@ -156,6 +156,26 @@ void test_choice() {
   batched.batch = 32;
   check_choice(batched, 64, 64, 256, 64);
 
+  // The shapes by which the GPU tests reach the widest tiles.
+  Problem heads = problem(64, 64, 350);
+  heads.num_q_heads = heads.num_kv_heads = 66;
+  check_choice(heads, 64, 64, 192, 128);
+  heads.q_len = 250;
+  heads.batch = 2;
+  check_choice(heads, 64, 64, 256, 64);
+  heads.batch = 1;
+  heads.q_len = 350;
+  for (const int head_dim : {96, 128}) {
+    heads.head_dim = heads.value_dim = head_dim;
+    CHECK_EQ(sm90::choose(heads).kernel->tile_q, 192, head_dim);
+  }
+  heads.head_dim = 192;
+  check_choice(heads, 192, 128, 192, 80);
+  heads.head_dim = heads.value_dim = 64;
+  heads.has_mask = true;
+  heads.q_block = 128;
+  check_choice(heads, 64, 64, 128, 64);
+
   Problem lists = problem(64, 64, 16384);
   lists.has_mask = true;
   lists.kv_block = 64;
