@@ -4,10 +4,7 @@ namespace sparsek::bsr {
 
 const std::vector<BsrGemmBackend>& backends() {
   static const std::vector<BsrGemmBackend> table = {
-      sm90::backend(),
-      wmma::backend(),
-      simt::backend(),
-      cpu::backend(),
+      sm90_dense::backend(), sm90::backend(), wmma::backend(), simt::backend(), cpu::backend(),
   };
   return table;
 }

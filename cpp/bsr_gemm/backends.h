@@ -15,6 +15,9 @@ BsrGemmBackend backend();
 std::size_t bytes_of_plan(const BsrMatrixView& matrix, OperandSide side);
 void fill_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, void* stream);
 }  // namespace sm90
+namespace sm90_dense {
+BsrGemmBackend backend();
+}
 namespace wmma {
 BsrGemmBackend backend();
 }

@@ -1,5 +1,7 @@
 #include "sparsek/bsr_gemm.h"
 
+#include <cstdint>
+
 #include "bsr_gemm/backends.h"
 #include "bsr_gemm/problem.h"
 
@@ -8,6 +10,13 @@ namespace {
 
 const bsr::BsrGemmBackend& select(const bsr::Problem& problem, const BsrGemmArgs& args) {
   return select_backend("bsr_gemm", bsr::backends(), problem, args.backend);
+}
+
+void check_workspace(const void* workspace, std::size_t needed) {
+  require_value(workspace != nullptr, "workspace: expected ", needed,
+                " bytes of device memory, got null");
+  require_value(reinterpret_cast<std::uintptr_t>(workspace) % 256 == 0,
+                "workspace: expected an address that is a multiple of 256, got ", workspace);
 }
 
 }  // namespace
@@ -23,9 +32,35 @@ void make_bsr_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, 
   bsr::sm90::fill_plan(matrix, side, memory, stream);
 }
 
+std::size_t bsr_gemm_workspace_bytes(const BsrGemmArgs& args) {
+  bsr::Problem problem = bsr::make_problem(args);
+  problem.workspace_offered = true;
+  return select(problem, args).workspace_bytes(problem);
+}
+
 void bsr_gemm(const BsrGemmArgs& args) {
   const bsr::Problem problem = bsr::make_problem(args);
-  select(problem, args).run(problem, args);
+  const bsr::BsrGemmBackend& backend = select(problem, args);
+  const std::size_t needed = backend.workspace_bytes(problem);
+  if (needed > 0) {
+    require_value(args.workspace_bytes >= needed, "workspace_bytes: expected at least ", needed,
+                  ", got ", args.workspace_bytes);
+    check_workspace(args.workspace, needed);
+  }
+  backend.run(problem, args);
+}
+
+void bsr_gemm(const BsrGemmArgs& args, const std::function<void*(std::size_t)>& allocate) {
+  bsr::Problem problem = bsr::make_problem(args);
+  problem.workspace_offered = true;
+  const bsr::BsrGemmBackend& backend = select(problem, args);
+  const std::size_t needed = backend.workspace_bytes(problem);
+  if (needed == 0) return backend.run(problem, args);
+  BsrGemmArgs with_workspace = args;
+  with_workspace.workspace = allocate(needed);
+  with_workspace.workspace_bytes = needed;
+  check_workspace(with_workspace.workspace, needed);
+  backend.run(problem, with_workspace);
 }
 
 std::string bsr_gemm_backend(const BsrGemmArgs& args) {

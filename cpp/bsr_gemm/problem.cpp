@@ -24,6 +24,12 @@ BlockShape block_of(const MatrixOperand& operand) {
   return {operand.sparse->block_rows(), operand.sparse->block_cols()};
 }
 
+double density_of(const MatrixOperand& operand) {
+  if (!operand.sparse || rows_of(operand) == 0 || cols_of(operand) == 0) return 1;
+  const auto stored = static_cast<double>(operand.sparse->values.num_elements());
+  return stored / static_cast<double>(rows_of(operand)) / static_cast<double>(cols_of(operand));
+}
+
 void check_operand(const char* name, const MatrixOperand& operand) {
   require_value(operand.given(), name, ": expected a matrix, got none");
   if (operand.sparse) {
@@ -147,6 +153,12 @@ Problem make_problem(const BsrGemmArgs& args) {
   problem.a_access = access_of(a);
   problem.b_access = access_of(b);
   problem.out_access = access_of(out);
+  problem.adds_c = args.beta != 0;
+  problem.c_access = problem.adds_c ? access_of(values_of(args.c)) : Access{};
+  problem.a_density = density_of(args.a);
+  problem.b_density = density_of(args.b);
+  problem.forced = !args.backend.empty();
+  problem.workspace_offered = args.workspace != nullptr;
   problem.a_planned = args.a_plan != nullptr;
   problem.b_planned = args.b_plan != nullptr;
   problem.out_planned = args.out_plan != nullptr;

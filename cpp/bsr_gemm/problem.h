@@ -42,9 +42,15 @@ struct Problem {
   Access a_access;
   Access b_access;
   Access out_access;
+  Access c_access;  // axis -1 where beta is 0
+  bool adds_c = false;
+  double a_density = 1;  // stored blocks over those of a dense matrix
+  double b_density = 1;
   bool a_planned = false;
   bool b_planned = false;
   bool out_planned = false;
+  bool forced = false;  // a backend was named: what is fastest is not asked
+  bool workspace_offered = false;
   DeviceInfo device;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,6 +51,10 @@ struct BsrGemmArgs {
 
   std::string_view backend;  // empty: the first that supports the problem
   void* stream = nullptr;    // cudaStream_t
+
+  // Device memory, 256-byte aligned; null: the backends that need some decline.
+  void* workspace = nullptr;
+  std::size_t workspace_bytes = 0;
 };
 
 /// Which operand of a product a matrix is.
@@ -63,8 +68,16 @@ std::size_t bsr_plan_bytes(const BsrMatrixView& matrix, OperandSide side);
 /// structure alone, not on the values: one plan serves every matrix of the structure. Throws Error.
 void make_bsr_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, void* stream);
 
+/// Bytes of workspace that `bsr_gemm` would use for these arguments, were it given: 0 where the
+/// first backend that takes them needs none.
+std::size_t bsr_gemm_workspace_bytes(const BsrGemmArgs& args);
+
 /// On a GPU the work is enqueued on `stream`. Throws Error.
 void bsr_gemm(const BsrGemmArgs& args);
+
+/// The same without a question before it: where a workspace is needed, `allocate` is called once
+/// with its size in bytes and returns its address; that of `args` is not used.
+void bsr_gemm(const BsrGemmArgs& args, const std::function<void*(std::size_t)>& allocate);
 
 /// The name of the backend that `bsr_gemm` would run for these arguments. Throws Error when none
 /// would.

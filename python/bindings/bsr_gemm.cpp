@@ -27,7 +27,8 @@ MatrixOperand operand_of(const char* name, const Operand& operand) {
 
 void run(const Operand& a, const Operand& b, const std::optional<Operand>& c, const Operand& out,
          float alpha, float beta, const BoundBsrPlan* a_plan, const BoundBsrPlan* b_plan,
-         const BoundBsrPlan* out_plan, const std::string& backend, std::uintptr_t stream) {
+         const BoundBsrPlan* out_plan, const std::string& backend, std::uintptr_t stream,
+         const nb::callable& allocate) {
   BsrGemmArgs args;
   args.a = operand_of("a", a);
   args.b = operand_of("b", b);
@@ -40,8 +41,13 @@ void run(const Operand& a, const Operand& b, const std::optional<Operand>& c, co
   if (out_plan != nullptr) args.out_plan = out_plan->data;
   args.backend = backend;
   args.stream = reinterpret_cast<void*>(stream);
+  Array workspace;
   nb::gil_scoped_release release;
-  bsr_gemm(args);
+  bsr_gemm(args, [&](std::size_t bytes) {
+    nb::gil_scoped_acquire acquire;
+    workspace = nb::cast<Array>(allocate(bytes));
+    return const_cast<void*>(static_cast<const void*>(workspace.data()));
+  });
 }
 
 }  // namespace
@@ -86,7 +92,7 @@ void bind_bsr_gemm(nb::module_& module) {
 
   module.def("bsr_gemm", &run, nb::kw_only(), "a"_a, "b"_a, "c"_a.none(), "out"_a, "alpha"_a,
              "beta"_a, "a_plan"_a.none(), "b_plan"_a.none(), "out_plan"_a.none(), "backend"_a,
-             "stream"_a, "See sparsek.bsr_gemm.");
+             "stream"_a, "allocate"_a, "See sparsek.bsr_gemm.");
 }
 
 }  // namespace sparsek::python

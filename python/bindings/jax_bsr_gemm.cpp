@@ -49,7 +49,7 @@ void bsr_gemm_call(Call& call) {
       (right ? args.b_plan : args.a_plan) = plan;
     }
   }
-  bsr_gemm(args);
+  bsr_gemm(args, [&](std::size_t bytes) { return call.allocate(bytes); });
 }
 
 }  // namespace

@@ -116,6 +116,7 @@ def bsr_gemm(
         out_plan=out._plan(right=False) if planned and out_pattern is not None else None,
         backend=backend or "",
         stream=stream,
+        allocate=lambda size: library.export(library.empty((size,), "uint8", like)),
     )
     library.finish(stream)
     return out

@@ -338,7 +338,7 @@ def errors(rng):
         (
             lambda: bsr_gemm(a, x, backend="best"),
             ValueError,
-            r'backend: expected one of sm90, wmma, simt, cpu, got "best"',
+            r'backend: expected one of sm90_dense, sm90, wmma, simt, cpu, got "best"',
         ),
         (lambda: bsr_gemm(a, [1.0]), TypeError, r"b: expected an array .*, got list"),
         (lambda: bsr_gemm(a, x[None]), ValueError, r"b: expected 2 axes, got shape \(1, 64, 20\)"),

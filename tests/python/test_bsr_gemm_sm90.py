@@ -146,6 +146,19 @@ def test_two_sparse(transposed, blocks, rng):
     reference.assert_close(bsr_gemm(a, b, backend="sm90"), expected, lowprec)
 
 
+@pytest.mark.parametrize("density", [0.02, 0.4])
+@pytest.mark.parametrize(("block", "size"), [((64, 64), (75, 77, 7)), ((128, 64), (39, 38, 7))], ids=str)
+def test_two_sparse_of_more_tiles_than_fit(block, size, density, rng):
+    """CTAs that compute several tiles each, of which many have no common block."""
+    check("sparse_sparse", "sm90", torch.float16, rng, block=block, size=size, density=density)
+
+
+@pytest.mark.parametrize("block", [64, 128])
+def test_two_sparse_of_a_long_k(block, rng):
+    size = (3, 4, 1100)
+    check("sparse_sparse", "sm90", torch.float16, rng, block=(block, block), size=size, density=0.05)
+
+
 @pytest.mark.parametrize("density", [0.001, 0.3])
 def test_two_sparse_of_more_blocks_than_are_listed_at_once(density, rng):
     check("sparse_sparse", "sm90", torch.float16, rng, block=(16, 16), size=(9, 10, 2100), density=density)
@@ -167,6 +180,30 @@ def test_few_columns(product, block, free, rng):
 def test_two_dense(out_dtype, beta, dtype, rows, free, depth, order, rng):
     options = {"order": order, "out_dtype": out_dtype, "beta": beta, "free": free, "depth": depth}
     check("dense", "sm90", dtype, rng, block=(8, 8), size=(rows // 8, 1, 1), **options)
+
+
+@pytest.mark.parametrize("free", [16, 256])
+def test_few_columns_each_from_the_one_before(free, rng):
+    """Kernels that start before the one ahead has ended must wait for what it writes."""
+    matrices = [sparse(rng, 64, 64, (64, 64), 0.1, torch.float16, "cuda")[0] for _ in range(8)]
+    x = [dense(rng, 4096, free, torch.float16, "cuda") for _ in range(9)]
+
+    def chain(wait):
+        for i, matrix in enumerate(matrices):
+            bsr_gemm(matrix, x[i], alpha=0.05, out=x[i + 1], backend="sm90")
+            if wait:
+                torch.cuda.synchronize()
+
+    chain(wait=True)
+    expected = x[8].clone()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        chain(wait=False)
+    for _ in range(10):
+        for values in x[1:]:
+            values.fill_(float("nan"))
+        graph.replay()
+        assert torch.equal(x[8], expected)
 
 
 def test_two_sparse_and_sampled_in_a_graph(rng):

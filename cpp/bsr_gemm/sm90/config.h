@@ -18,6 +18,8 @@ constexpr std::uint32_t kWholeStage = 0x55;
 /// What stands in place of a stage's mask where the walk over k has ended, which the consumers do
 /// not know beforehand where both operands are sparse.
 constexpr std::uint32_t kEndOfTile = 1u << 31;
+/// Beside the mask of a tile's last stage, where many tiles go through the stages.
+constexpr std::uint32_t kLastOfTile = 1u << 30;
 constexpr int kSampledCols = 256;  // of a tile of a sampled product
 /// Column groups that are finished before the next ones: the values of those lie in L2 by then.
 constexpr int kPanelGroups = 16;
@@ -50,6 +52,8 @@ struct Config {
   // A CTA for each tile, two on an SM: where the walks over k are short one CTA multiplies while
   // the other stores, and where there are few tiles both load.
   static constexpr bool kOneTile = kBothSparse || kTileCols == 64;
+  // Launched before the kernel ahead of it has ended: few columns take little longer than that.
+  static constexpr bool kEarlyStart = kOneTile && !kBothSparse;
   static constexpr int kCtasPerSm = kOneTile ? 2 : 1;
   // Two sparse operands leave the loading to one warp, without setmaxnreg: of what that would give
   // the compiler does not make use.

@@ -6,6 +6,7 @@
 #include "bsr_gemm/sm90/consumer.cuh"
 #include "bsr_gemm/sm90/pair_producer.cuh"
 #include "bsr_gemm/sm90/producer.cuh"
+#include "primitives/ptx.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -29,6 +30,10 @@ __global__ void __launch_bounds__(C::kBoundThreads, C::kCtasPerSm)
     cutlass::arch::fence_barrier_init();
   }
   __syncthreads();
+  if constexpr (C::kEarlyStart) {
+    ptx::griddepcontrol_wait();
+    ptx::griddepcontrol_launch_dependents();
+  }
 
   const int group = threadIdx.x / 128;
   if (group == kConsumerGroups) {

@@ -4,6 +4,7 @@
 
 #include "bsr_gemm/sm90/kernel.cuh"
 #include "bsr_gemm/sm90/launch.h"
+#include "bsr_gemm/sm90/pair_kernel.cuh"
 #include "core/cuda_check.h"
 
 namespace sparsek::bsr::sm90 {
@@ -19,17 +20,19 @@ void launch_config(const Params& params, int num_sms, cudaStream_t stream) {
                              cudaSharedmemCarveoutMaxShared),
         "bsr_gemm: sm90");
   }
-  cudaLaunchAttribute cluster;
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {1u << params.log2_split, 1, 1};
+  cudaLaunchAttribute attributes[2];
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = C::kEarlyStart;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {1u << params.log2_split, 1, 1};
   cudaLaunchConfig_t config{};
   config.gridDim =
       C::kOneTile ? params.num_tiles << params.log2_split : std::min(num_sms, params.num_tiles);
   config.blockDim = C::kThreads;
   config.dynamicSmemBytes = smem_bytes<C>();
   config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = params.log2_split > 0 ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = params.log2_split > 0 ? 2 : 1;
   cuda_check(cudaLaunchKernelEx(&config, product_kernel<C>, params), "bsr_gemm: sm90");
 }
 
@@ -61,8 +64,25 @@ void launch_inner(const KernelKey& key, const Params& params, int num_sms, cudaS
              : launch_majors<cutlass::bfloat16_t, kInner>(key, params, num_sms, stream);
 }
 
+template <class C>
+void launch_many_pairs(const Params& params, cudaStream_t stream) {
+  cuda_check(cudaFuncSetAttribute(pair_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  smem_bytes<C>()),
+             "bsr_gemm: sm90");
+  cuda_check(cudaFuncSetAttribute(pair_kernel<C>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                  cudaSharedmemCarveoutMaxShared),
+             "bsr_gemm: sm90");
+  const int ctas = PairRounds::num_ctas(params.num_tiles, params.slots);
+  pair_kernel<C><<<ctas, C::kThreads, smem_bytes<C>(), stream>>>(params);
+  cuda_check(cudaGetLastError(), "bsr_gemm: sm90");
+}
+
 template <class Element, Major kRows, Major kCols>
 void launch_pairs_majors(const KernelKey& key, const Params& params, cudaStream_t stream) {
+  if (params.slots > 0) {
+    return launch_many_pairs<Config<Element, kRows, kCols, 64, 128, 3, Kind::both_sparse>>(params,
+                                                                                           stream);
+  }
   const auto launch =
       key.inner == 64 ? launch_config<Config<Element, kRows, kCols, 64, 128, 3, Kind::both_sparse>>
       : key.inner == 32

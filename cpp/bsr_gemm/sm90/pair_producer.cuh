@@ -57,7 +57,7 @@ struct Boxes {
 /// The warp that fills the stages of a tile of two sparse operands: first the k blocks that its
 /// group of rows and its group of columns both have are found, by their bits, then both operands'
 /// blocks are loaded.
-template <class C>
+template <class C, class Tiles = PairTiles>
 class PairProducer {
  public:
   using Element = typename C::Element;
@@ -77,26 +77,13 @@ class PairProducer {
   }
 
   __device__ void run() {
-    const Tile tile = PairTiles(p_).take();
-    const std::int32_t col_group = tile.col / kTileRows;
-    a_begin_ = p_.lists.begins[tile.group];
-    a_end_ = p_.lists.begins[tile.group + 1];
-    b_begin_ = p_.col_lists.begins[col_group];
-    b_end_ = p_.col_lists.begins[col_group + 1];
-    const std::uint32_t* const a_bits =
-        p_.lists.bits + tile.group * std::int64_t{p_.lists.bit_words};
-    const std::uint32_t* const b_bits =
-        p_.col_lists.bits + col_group * std::int64_t{p_.col_lists.bit_words};
-    for (std::int32_t word = 0; word < p_.lists.bit_words; word += kListedBlocks / 32) {
-      __syncwarp();  // the last list has been read
-      list_pairs(a_bits, b_bits, word + lane_);
-      __syncwarp();
-      load_listed();
-    }
-    wait(&smem_.empty[stage_], phase_ ^ 1);
-    if (lane_ == 0) {
-      smem_.masks[stage_] = kEndOfTile;
-      arrive(&smem_.full[stage_]);
+    Tiles tiles(p_);
+    Heads next = read(tiles.take());
+    for (bool more = true; more;) {
+      const Heads now = next;
+      more = tiles.valid();
+      if (more) next = read(tiles.take());  // arrives while this one's blocks are loaded
+      load_tile(now);
     }
   }
 
@@ -104,12 +91,67 @@ class PairProducer {
   struct Values {
     std::int32_t a, b;
   };
+  /// Where the lists of a tile's two groups lie, and a lane's first word of their bits.
+  struct Heads {
+    std::int64_t a_begin, a_end, b_begin, b_end;
+    const std::uint32_t *a_bits, *b_bits;
+    std::uint32_t a, b;
+  };
+
+  __device__ Heads read(const Tile& tile) const {
+    const std::int32_t col_group = tile.col / kTileRows;
+    Heads heads;
+    heads.a_begin = p_.lists.begins[tile.group];
+    heads.a_end = p_.lists.begins[tile.group + 1];
+    heads.b_begin = p_.col_lists.begins[col_group];
+    heads.b_end = p_.col_lists.begins[col_group + 1];
+    heads.a_bits = p_.lists.bits + tile.group * std::int64_t{p_.lists.bit_words};
+    heads.b_bits = p_.col_lists.bits + col_group * std::int64_t{p_.col_lists.bit_words};
+    heads.a = word_of(heads.a_bits, lane_);
+    heads.b = word_of(heads.b_bits, lane_);
+    return heads;
+  }
+
+  __device__ std::uint32_t word_of(const std::uint32_t* bits, std::int32_t word) const {
+    return word < p_.lists.bit_words ? bits[word] : 0;
+  }
+
+  __device__ void load_tile(const Heads& heads) {
+    a_begin_ = heads.a_begin;
+    a_end_ = heads.a_end;
+    b_begin_ = heads.b_begin;
+    b_end_ = heads.b_end;
+    a_listed_ = b_listed_ = 0;
+    std::uint32_t a = heads.a, b = heads.b;
+    std::int32_t word = 0;
+    for (bool more = true; more;) {
+      __syncwarp();  // the last list has been read
+      list_pairs(a, b);
+      __syncwarp();
+      word += kListedBlocks / 32;
+      more = word < p_.lists.bit_words;
+      if (Tiles::kMany && !more && smem_.num_pairs > 0) return load_listed(kLastOfTile);
+      load_listed(0);
+      a = word_of(heads.a_bits, word + lane_);
+      b = word_of(heads.b_bits, word + lane_);
+    }
+    wait(&smem_.empty[stage_], phase_ ^ 1);
+    if (lane_ == 0) {
+      smem_.masks[stage_] = kEndOfTile;
+      arrive(&smem_.full[stage_]);
+    }
+    advance();
+  }
+
+  __device__ void advance() {
+    if (++stage_ == C::kStages) {
+      stage_ = 0;
+      phase_ ^= 1;
+    }
+  }
 
   /// A word of 32 k blocks for each lane.
-  __device__ void list_pairs(const std::uint32_t* a_bits, const std::uint32_t* b_bits,
-                             std::int32_t word) {
-    const bool inside = word < p_.lists.bit_words;
-    const std::uint32_t a = inside ? a_bits[word] : 0, b = inside ? b_bits[word] : 0;
+  __device__ void list_pairs(std::uint32_t a, std::uint32_t b) {
     const int a_own = __popc(a), b_own = __popc(b), own = __popc(a & b);
     int a_upto = a_own, b_upto = b_own, upto = own;  // with those of the lanes before
     for (int offset = 1; offset < 32; offset *= 2) {
@@ -132,7 +174,8 @@ class PairProducer {
     if (lane_ == 31) smem_.num_pairs = upto;
   }
 
-  __device__ void load_listed() {
+  /// `flag`: of the last stage.
+  __device__ void load_listed(std::uint32_t flag) {
     const int depth = smem_.num_pairs << p_.log2_block_k;
     Values next = fetch(0, depth);
     for (int k = 0; k < depth; k += kTileK) {
@@ -140,11 +183,8 @@ class PairProducer {
       next = fetch(k + kTileK, depth);
       const std::uint32_t mask = __reduce_or_sync(0xffffffffu, now.a >= 0 ? a_.bits : 0u);
       wait(&smem_.empty[stage_], phase_ ^ 1);
-      load(k, now, mask);
-      if (++stage_ == C::kStages) {
-        stage_ = 0;
-        phase_ ^= 1;
-      }
+      load(k, now, mask, k + kTileK < depth ? 0 : flag);
+      advance();
     }
   }
 
@@ -161,13 +201,13 @@ class PairProducer {
     return values;
   }
 
-  __device__ void load(int k, const Values& values, std::uint32_t mask) {
+  __device__ void load(int k, const Values& values, std::uint32_t mask, std::uint32_t flag) {
     const bool a_wanted = (a_.bits & mask) != 0, b_wanted = (b_slices_ & mask) != 0;
     const int bytes = __popc(__ballot_sync(0xffffffffu, a_wanted)) * a_.bytes() +
                       __popc(__ballot_sync(0xffffffffu, b_wanted)) * b_.bytes();
     std::uint64_t* const full = &smem_.full[stage_];
     if (lane_ == 0) {
-      smem_.masks[stage_] = mask;
+      smem_.masks[stage_] = mask | flag;
       arrive_expecting(full, bytes);
     }
     if (a_wanted) {

@@ -57,12 +57,18 @@ void run_pairs(const Problem& p, const BsrGemmArgs& args) {
         block_map(side->name, side->matrix.values, side->k_axis, side->major, key.inner);
   }
   set_out(p, args, !swapped, &params);
+  const bool plain = !params.wide_out && params.beta == 0 && !params.rows_inner && params.aligned;
+  if (plain && key.inner == 64) {
+    params.slots =
+        Config<void, Major::k, Major::k, 64, kTileRows, 3, Kind::both_sparse>::kCtasPerSm *
+        p.device.num_sms;
+  }
 
   if (log_enabled()) {
-    log_once(cat("bsr_gemm sm90 pairs tile=", kTileRows, "x", kTileRows, "x", kTileK,
-                 " inner=", key.inner, " rows=", rows.name,
-                 key.sparse == Major::k ? " (k)" : " (rows)", " cols=", cols.name,
-                 key.dense == Major::k ? " (k)" : " (cols)", " tiles=", params.num_tiles));
+    log_once(cat("bsr_gemm sm90 pairs tile=", kTileRows, "x", kTileRows, "x", kTileK, " inner=",
+                 key.inner, " rows=", rows.name, key.sparse == Major::k ? " (k)" : " (rows)",
+                 " cols=", cols.name, key.dense == Major::k ? " (k)" : " (cols)",
+                 " tiles=", params.num_tiles, " slots=", params.slots));
   }
   const DeviceGuard guard(p.device.device);
   const auto launch = p.dtype == DType::float16 ? launch_pairs_float16 : launch_pairs_bfloat16;

@@ -46,7 +46,8 @@ struct Params {
   std::int32_t rows;        // of the result, along the sparse operand
   std::int32_t cols;        // along the dense operand
   std::int32_t num_tiles;
-  int log2_split;  // of the CTAs, those of a cluster, that share the walk over k of a tile
+  std::int32_t slots;  // of CTAs on the chip, where each takes many tiles of two sparse operands
+  int log2_split;      // of the CTAs, those of a cluster, that share the walk over k of a tile
   // Where both operands are sparse: those of the second one, which lies along the columns.
   Lists col_lists;
   int log2_block_cols;

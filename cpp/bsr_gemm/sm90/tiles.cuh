@@ -88,19 +88,23 @@ class SplitTiles {
   bool taken_ = false;
 };
 
-/// The one tile of a CTA: the hardware deals CTAs to the SMs as these get ready. By panels of
-/// column groups.
+/// Tiles of two sparse operands by panels of column groups.
+__device__ inline Tile pair_tile(const Params& p, std::int32_t index) {
+  const std::int32_t rows = p.lists.num_groups, cols = p.col_lists.num_groups;
+  const std::int32_t panel = index / (rows * kPanelGroups);
+  const std::int32_t width = min(kPanelGroups, cols - panel * kPanelGroups);
+  const std::int32_t in_panel = index - panel * rows * kPanelGroups;
+  Tile tile{};
+  tile.group = in_panel / width;
+  tile.col = (panel * kPanelGroups + in_panel % width) * kTileRows;
+  return tile;
+}
+
+/// The one tile of a CTA: the hardware deals CTAs to the SMs as these get ready.
 class PairTiles {
  public:
-  __device__ explicit PairTiles(const Params& p) {
-    const std::int32_t rows = p.lists.num_groups, cols = p.col_lists.num_groups;
-    const auto index = static_cast<std::int32_t>(blockIdx.x);
-    const std::int32_t panel = index / (rows * kPanelGroups);
-    const std::int32_t width = min(kPanelGroups, cols - panel * kPanelGroups);
-    const std::int32_t in_panel = index - panel * rows * kPanelGroups;
-    tile_.group = in_panel / width;
-    tile_.col = (panel * kPanelGroups + in_panel % width) * kTileRows;
-  }
+  static constexpr bool kMany = false;
+  __device__ explicit PairTiles(const Params& p) : tile_(pair_tile(p, blockIdx.x)) {}
 
   __device__ bool valid() const { return !taken_; }
   __device__ Tile take() {

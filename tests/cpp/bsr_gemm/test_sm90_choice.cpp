@@ -1,9 +1,12 @@
 // What the sm90 backend decides before a kernel runs: which problems it takes, and how many CTAs
 // share a tile.
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "bsr_gemm/backends.h"
+#include "bsr_gemm/sm90/pair_rounds.h"
 #include "bsr_gemm/sm90/products.h"
 #include "check.h"
 
@@ -67,11 +70,35 @@ void test_shared_tiles_fill_the_chip() {
   }
 }
 
+/// The CTAs of a product of two sparse operands take every tile once, and the later ones no more
+/// than the earlier ones.
+void test_rounds_cover_the_tiles() {
+  for (const std::int32_t slots : {1, 2, 264}) {
+    for (const std::int32_t tiles : {1, 2, 3, 100, 263, 264, 265, 527, 1000, 4096, 20000}) {
+      std::vector<int> taken(static_cast<std::size_t>(tiles));
+      std::int32_t most = tiles;
+      for (std::int32_t cta = 0; cta < sm90::PairRounds::num_ctas(tiles, slots); ++cta) {
+        const auto rounds = sm90::PairRounds::of(cta, tiles, slots);
+        CHECK(rounds.count >= 1 && rounds.count <= most);
+        most = rounds.count;
+        for (std::int32_t i = 0; i < rounds.count; ++i) {
+          const std::int32_t tile = rounds.first + i * rounds.step;
+          CHECK(tile >= 0 && tile < tiles);
+          ++taken[static_cast<std::size_t>(tile)];
+        }
+      }
+      CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
+      CHECK_EQ(most, 1);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
   test_takes_all_products();
   test_declines_with_the_reason();
   test_shared_tiles_fill_the_chip();
+  test_rounds_cover_the_tiles();
   return failures() != 0;
 }

@@ -1,0 +1,210 @@
+#pragma once
+
+#include <cutlass/arch/barrier.h>
+
+#include <cute/tensor.hpp>
+
+#include "bsr_gemm/sm90/epilogue.cuh"
+#include "bsr_gemm/sm90/layouts.cuh"
+#include "bsr_gemm/sm90/pair_producer.cuh"
+#include "bsr_gemm/sm90/pair_rounds.h"
+#include "primitives/barrier.cuh"
+
+// Two sparse operands of blocks of 64 and 128, and a result of 16 bits with contiguous rows: a CTA
+// computes several tiles, and its producer lists and loads the next one while this one is
+// multiplied and stored. The sums go to memory from registers, since the stages, all of the shared
+// memory that half an SM has, are being filled meanwhile.
+
+namespace sparsek::bsr::sm90 {
+
+/// The tiles of a CTA.
+class ManyPairTiles {
+ public:
+  static constexpr bool kMany = true;
+
+  __device__ explicit ManyPairTiles(const Params& p)
+      : p_(p), rounds_(PairRounds::of(blockIdx.x, p.num_tiles, p.slots)) {}
+
+  __device__ bool valid() const { return rounds_.count > 0; }
+  __device__ Tile take() {
+    const Tile tile = pair_tile(p_, rounds_.first);
+    rounds_.first += rounds_.step;
+    --rounds_.count;
+    return tile;
+  }
+
+ private:
+  const Params& p_;
+  PairRounds rounds_;
+};
+
+/// Register i of lane q of every four becomes register q of lane i.
+__device__ inline void transpose_quad(std::uint32_t (&r)[4]) {
+  const int q = threadIdx.x % 4;
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i & bit) continue;
+      const bool upper = (q & bit) != 0;
+      const std::uint32_t sent = upper ? r[i] : r[i | bit];
+      const std::uint32_t got = __shfl_xor_sync(0xffffffffu, sent, bit);
+      (upper ? r[i] : r[i | bit]) = got;
+    }
+  }
+}
+
+/// A warp group that multiplies 64 rows of the tiles.
+template <class C>
+class PairConsumer {
+ public:
+  using Element = typename C::Element;
+  using L = Layouts<C>;
+  static_assert(C::kInner == 64);  // a stage is multiplied as a whole, or not
+
+  __device__ PairConsumer(const Params& p, SharedStorage<C>& smem, int group)
+      : p_(p), smem_(smem), group_(group) {}
+
+  __device__ void run() {
+    using namespace cute;
+    auto mma =
+        make_tiled_mma(GMMA::ss_op_selector<Element, Element, float,
+                                            Shape<Int<kGroupRows>, Int<C::kTileCols>, Int<kTileK>>,
+                                            gmma(C::kSparse), gmma(C::kDense)>());
+    auto thread_mma = mma.get_slice(threadIdx.x % 128);
+    auto acc = partition_fragment_C(mma, Shape<Int<kGroupRows>, Int<C::kTileCols>>{});
+
+    Tensor sA = make_tensor(make_smem_ptr(smem_.sparse[0]), typename L::Sparse{});  // (row, k)
+    Tensor sB = make_tensor(make_smem_ptr(smem_.dense[0]), typename L::Dense{});    // (col, k)
+    Tensor gA = local_tile(sA, Shape<Int<kGroupRows>, Int<kTileK>>{}, make_coord(group_, _0{}));
+    Tensor rA = thread_mma.partition_fragment_A(gA);  // (MMA, 1, k / 16)
+    Tensor rB = thread_mma.partition_fragment_B(sB);  // (MMA, 1, k / 16)
+    constexpr int kStageA = L::kSparseElements * sizeof(Element) / 16;
+    constexpr int kStageB = L::kDenseElements * sizeof(Element) / 16;
+
+    ManyPairTiles tiles(p_);
+    while (tiles.valid()) {
+      const Tile tile = tiles.take();
+      mma.accumulate_ = GMMA::ScaleOut::Zero;
+      last_ = false;
+      bool empty = true;
+      // Stages without work are skipped by the search for work: a branch around a WGMMA makes the
+      // compiler wait for each one.
+      while (find()) {
+        empty = false;
+        Tensor a = make_tensor(rA.data() + current_ * kStageA, rA.layout());
+        Tensor b = make_tensor(rB.data() + current_ * kStageB, rB.layout());
+        warpgroup_fence_operand(acc);
+        warpgroup_arrive();
+#pragma unroll
+        for (int k = 0; k < kTileK / 16; ++k) {
+          gemm(mma, a(_, _, k), b(_, _, k), acc);
+          mma.accumulate_ = GMMA::ScaleOut::One;
+        }
+        warpgroup_commit_batch();
+        warpgroup_wait<1>();
+        warpgroup_fence_operand(acc);
+        release(reading_);
+        reading_ = current_;
+      }
+      warpgroup_wait<0>();
+      warpgroup_fence_operand(acc);
+      release(reading_);
+      reading_ = -1;
+      if (empty) clear(acc);
+      store(tile.group * kTileRows + group_ * kGroupRows, tile.col, acc);
+    }
+  }
+
+ private:
+  static constexpr cute::GMMA::Major gmma(Major major) {
+    return major == Major::k ? cute::GMMA::Major::K : cute::GMMA::Major::MN;
+  }
+
+  /// Moves to the next stage where this group of rows has a block.
+  __device__ bool find() {
+    while (!last_) {
+      wait(&smem_.full[stage_], phase_);
+      const std::uint32_t mask = __shfl_sync(0xffffffffu, smem_.masks[stage_], 0);
+      last_ = (mask & (kEndOfTile | kLastOfTile)) != 0;
+      current_ = stage_;
+      if (++stage_ == C::kStages) {
+        stage_ = 0;
+        phase_ ^= 1;
+      }
+      if ((mask & ~kEndOfTile & (kWholeStage << group_)) != 0) return true;
+      // The producer may need the stage that is being read before there is work again.
+      if (reading_ >= 0) cute::warpgroup_wait<0>();
+      release(reading_);
+      reading_ = -1;
+      release(current_);
+    }
+    return false;
+  }
+
+  __device__ void release(int stage) {
+    if (stage >= 0 && threadIdx.x % 32 == 0) arrive(&smem_.empty[stage]);
+  }
+
+  /// 16 bytes a lane, 64 bytes beside each other in each of 8 rows.
+  template <class Acc>
+  __device__ void store(std::int32_t first_row, std::int32_t first_col, const Acc& acc) const {
+    const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    const float alpha = p_.alpha;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int32_t row = first_row + warp * 16 + half * 8 + lane / 4;
+      Element* const out = static_cast<Element*>(p_.out.data) + row * p_.out.sparse_stride;
+#pragma unroll
+      for (int quarter = 0; quarter < C::kTileCols / 32; ++quarter) {
+        std::uint32_t r[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int at = (quarter * 4 + i) * 4 + half * 2;
+          r[i] = pack(Element{}, alpha * acc(at), alpha * acc(at + 1));
+        }
+        transpose_quad(r);
+        const std::int32_t col = first_col + quarter * 32 + lane % 4 * 8;
+        if (row < p_.rows && col < p_.cols) {
+          *reinterpret_cast<uint4*>(out + col) = make_uint4(r[0], r[1], r[2], r[3]);
+        }
+      }
+    }
+  }
+
+  const Params& p_;
+  SharedStorage<C>& smem_;
+  int group_;
+  int stage_ = 0, current_ = 0;
+  int reading_ = -1;  // the stage that the MMAs in flight read
+  std::uint32_t phase_ = 0;
+  bool last_ = false;  // of the tile's stages
+};
+
+template <class C>
+__global__ void __launch_bounds__(C::kBoundThreads, C::kCtasPerSm)
+    pair_kernel(const __grid_constant__ Params p) {
+  extern __shared__ unsigned char raw_smem[];
+  auto& smem = *reinterpret_cast<SharedStorage<C>*>(
+      (reinterpret_cast<std::uintptr_t>(raw_smem) + 1023) / 1024 * 1024);
+  if (threadIdx.x == 128 * kConsumerGroups) {  // the first copies wait for the descriptors
+    cute::prefetch_tma_descriptor(&p.sparse_map);
+    cute::prefetch_tma_descriptor(&p.dense_map);
+  }
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < C::kStages; ++i) {
+      cutlass::arch::ClusterBarrier::init(&smem.full[i], 1);
+      cutlass::arch::ClusterBarrier::init(&smem.empty[i], 4 * kConsumerGroups);
+    }
+    cutlass::arch::fence_barrier_init();
+  }
+  __syncthreads();
+  const int group = threadIdx.x / 128;
+  if (group == kConsumerGroups) {
+    PairProducer<C, ManyPairTiles>(p, smem).run();
+  } else {
+    PairConsumer<C>(p, smem, group).run();
+  }
+}
+
+}  // namespace sparsek::bsr::sm90

@@ -1,0 +1,9 @@
+#include "bsr_gemm/sm90_dense/gemm.cuh"
+
+namespace sparsek::bsr::sm90_dense {
+
+void gemm_float16(const Gemm& gemm, cudaStream_t stream) {
+  run_gemm<cutlass::half_t>(gemm, stream);
+}
+
+}  // namespace sparsek::bsr::sm90_dense
