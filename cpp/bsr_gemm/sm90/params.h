@@ -16,11 +16,7 @@ struct alignas(16) RowGroup {
 /// Which tiles each worker (a persistent CTA) takes, of the first `panels` panels of
 /// columns; then the same of the next ones. A tile is panel * num_groups + rank.
 struct Schedule {
-  /// Of one worker, in `tiles`. The first tile stands here too: a launch waits for it.
-  struct alignas(16) Stretch {
-    std::int32_t begin, end, first;
-  };
-  const Stretch* stretches;
+  const std::int32_t* begins;  // of each worker, and behind them the last one's end
   const std::int32_t* tiles;
   std::int32_t workers;  // 0: none, tiles are dealt
   std::int32_t panels;

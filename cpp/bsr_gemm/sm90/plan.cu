@@ -70,8 +70,8 @@ Arrays arrays_of(const BsrMatrixView& m, OperandSide side, void* memory, std::si
   const int workers = num_workers(m);
   const std::int64_t count = num_groups(m, side);
   if (const std::int64_t scheduled = count * scheduled_panels(count, workers)) {
-    arrays.schedule.stretches = static_cast<Schedule::Stretch*>(
-        take(static_cast<std::size_t>(workers) * sizeof(Schedule::Stretch)));
+    arrays.schedule.begins = static_cast<std::int32_t*>(
+        take((static_cast<std::size_t>(workers) + 1) * sizeof(std::int32_t)));
     arrays.schedule.tiles = static_cast<std::int32_t*>(
         take(static_cast<std::size_t>(scheduled) * sizeof(std::int32_t)));
   }
@@ -205,7 +205,7 @@ Lists lists_of(const BsrMatrixView& matrix, OperandSide side, const void* memory
           arrays.values,
           static_cast<std::int32_t>(num_groups(matrix, side)),
           static_cast<std::int32_t>(bit_words(matrix, side)),
-          {arrays.schedule.stretches, arrays.schedule.tiles, panels > 0 ? workers : 0, panels}};
+          {arrays.schedule.begins, arrays.schedule.tiles, panels > 0 ? workers : 0, panels}};
 }
 
 void make_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, cudaStream_t stream) {

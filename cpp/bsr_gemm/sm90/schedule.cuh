@@ -10,19 +10,21 @@ namespace sparsek::bsr::sm90 {
 // that is free first, and a long tile starts as long before its panel's turn as it takes, so that
 // none is left for the end.
 
-constexpr int kScheduledTiles = 4096, kScheduledGroups = 1024, kMostWorkers = 256;
+constexpr int kScheduledTiles = 4096, kMostPanels = 32, kScheduledGroups = 1024, kMostWorkers = 256;
 constexpr int kScheduleThreads = 256;
 constexpr int kMostCost = 1 << 14;  // of a tile: sums stay below 2^24, beside a worker's number
 
 struct ScheduleArrays {
-  Schedule::Stretch* stretches;
+  std::int32_t* begins;
   std::int32_t* tiles;
 };
 
 /// Panels that a schedule of so many groups is made for; 0: none is made.
 constexpr std::int32_t scheduled_panels(std::int64_t groups, int workers) {
   if (groups < 2 || groups > kScheduledGroups || workers < 32 || workers > kMostWorkers) return 0;
-  return static_cast<std::int32_t>(kScheduledTiles / groups);
+  const std::int64_t most = kScheduledTiles / groups;
+  const std::int64_t panels = most < kMostPanels ? most : kMostPanels;
+  return groups * panels < 8 * workers ? 0 : static_cast<std::int32_t>(panels);
 }
 
 /// One CTA. `fixed`: what a tile takes besides its list, in entries of it.
@@ -103,13 +105,11 @@ __global__ void __launch_bounds__(kScheduleThreads)
   if (thread < workers) {
     int at = 0;
     for (int worker = 0; worker < thread; ++worker) at += count[worker];
-    Schedule::Stretch stretch{at, at + count[thread], -1};
+    out.begins[thread] = at;
+    if (thread == workers - 1) out.begins[workers] = at + count[thread];
     for (int i = 0; i < num_tiles; ++i) {
-      if (owner[i] != thread) continue;
-      if (stretch.first < 0) stretch.first = order[i];
-      out.tiles[at++] = order[i];
+      if (owner[i] == thread) out.tiles[at++] = order[i];
     }
-    out.stretches[thread] = stretch;
   }
 }
 

@@ -26,18 +26,13 @@ class Tiles {
       : p_(p),
         worker_(static_cast<std::int32_t>(blockIdx.x)),
         workers_(static_cast<std::int32_t>(gridDim.x)) {
-    if (!scheduled()) {
-      advance();
-    } else {
-      // Side by side with the group that the first tile has where rows are about equal.
-      const int4 raw = __ldg(reinterpret_cast<const int4*>(p.lists.schedule.stretches) + worker_);
-      read_group(worker_);
-      begin_ = at_ = raw.x;
-      end_ = raw.y;
-      next_ = max(raw.z, 0);
-      index_ = worker_;
+    if (scheduled()) {
+      begin_ = p.lists.schedule.begins[worker_];
+      end_ = p.lists.schedule.begins[worker_ + 1];
+      at_ = begin_ - 1;
       if (begin_ == end_) first_ = p.num_tiles;
     }
+    advance();
     load();
   }
 
@@ -73,14 +68,7 @@ class Tiles {
     }
   }
 
-  __device__ void read_group(std::int32_t index) {
-    const int4 raw =
-        __ldg(reinterpret_cast<const int4*>(p_.lists.groups) + index % p_.lists.num_groups);
-    group_ = reinterpret_cast<const RowGroup&>(raw);
-  }
-
   __device__ void load() {
-    const std::int32_t before = index_;
     index_ = first_ + next_;
     // What the schedule has beyond the last panel is left out.
     while (scheduled() && index_ >= p_.num_tiles && first_ < p_.num_tiles) {
@@ -90,7 +78,9 @@ class Tiles {
     if (!valid()) return;
     advance();  // one ahead, since where the group is read depends on it
     col_tile_ = index_ / p_.lists.num_groups;
-    if (index_ != before) read_group(index_);
+    const int4 raw =
+        __ldg(reinterpret_cast<const int4*>(p_.lists.groups) + index_ % p_.lists.num_groups);
+    group_ = reinterpret_cast<const RowGroup&>(raw);
   }
 
   const Params& p_;
@@ -98,7 +88,7 @@ class Tiles {
   std::int32_t turn_ = 0;
   std::int32_t begin_ = 0, end_ = 0, at_ = 0;  // in the schedule
   std::int32_t first_ = 0;                     // tile of the panels that the schedule is at
-  std::int32_t next_ = 0, index_ = -1, col_tile_ = 0;
+  std::int32_t next_ = 0, index_ = 0, col_tile_ = 0;
   RowGroup group_{};
 };
 
