@@ -82,6 +82,22 @@ def test_unequal_rows_in_a_graph(block, rng):
         reference.assert_close(out, reference.matmul(full, x, 1.0, None, 0.0), lowprec)
 
 
+@pytest.mark.parametrize(("block", "rows", "free"), [(16, 160, 3600), (64, 80, 1104), (128, 40, 1104), (128, 3, 18000)])
+def test_unequal_rows_of_many_tiles(block, rows, free, rng):
+    """More tiles than SMs, which are shared out by a schedule."""
+    matrix = zipf(rng, rows, 20, block, "cuda")
+    x = dense(rng, 20 * block, free, torch.float16, "cuda")
+    full = torch.as_tensor(matrix.to_dense())
+    lowprec = reference.matmul(full, x, 1.0, None, 0.0, dtype=torch.float16)
+    expected = reference.matmul(full, x, 1.0, None, 0.0)
+    out = torch.full_like(lowprec, float("nan"))
+    bsr_gemm(matrix, x, out=out, backend="sm90")
+    reference.assert_close(out, expected, lowprec)
+    transposed = torch.full_like(lowprec.T.contiguous(), float("nan"))
+    bsr_gemm(x.T.contiguous(), matrix.T, out=transposed, backend="sm90")
+    reference.assert_close(transposed, expected.T, lowprec.T)
+
+
 @pytest.mark.parametrize("block", [16, 32, 128])
 def test_garbage_in_unchecked_structure(block, rng):
     values = torch.ones(6, block, block, device="cuda", dtype=torch.float16)
@@ -95,6 +111,8 @@ def test_garbage_in_unchecked_structure(block, rng):
         assert torch.isfinite(bsr_gemm(matrix, matrix, backend="sm90")).all()
         bsr_gemm(x, x, out_pattern=matrix, backend="sm90")
         torch.cuda.synchronize()
+    wide = torch.ones(4 * block, 34000, device="cuda", dtype=torch.float16)  # more tiles than SMs
+    assert torch.isfinite(bsr_gemm(matrix, wide, backend="sm90")).all()
 
 
 def test_says_why_not(rng):

@@ -13,6 +13,15 @@ struct alignas(16) RowGroup {
   std::int32_t index;   // which group of rows
 };
 
+/// Which tiles each worker (a persistent CTA) takes, of the first `panels` panels of
+/// columns; then the same of the next ones. A tile is panel * num_groups + rank.
+struct Schedule {
+  const std::int32_t* begins;  // of each worker, and behind them the last one's end
+  const std::int32_t* tiles;
+  std::int32_t workers;  // 0: none, tiles are dealt
+  std::int32_t panels;
+};
+
 /// Block lists of groups of block rows. An entry is a k block that some row of the group has:
 /// cols[entry], ascending in a group, and in values[entry * rows_in_group + r] the block that row r
 /// of the group has there, or -1.
@@ -24,6 +33,7 @@ struct Lists {
   const std::int32_t* values;
   std::int32_t num_groups;
   std::int32_t bit_words;
+  Schedule schedule;
 };
 
 struct Matrix {

@@ -1,9 +1,12 @@
 // The merged block lists of groups of block rows (of block columns for a right operand), longest
-// group first. Three kernels: count the entries of each group, place the groups, fill their lists.
+// group first. Four kernels: count the entries of each group, place the groups, fill their lists,
+// and say which CTA takes which tiles.
 
 #include "bsr_gemm/sm90/config.h"
 #include "bsr_gemm/sm90/plan.h"
+#include "bsr_gemm/sm90/schedule.cuh"
 #include "core/cuda_check.h"
+#include "core/device.h"
 
 namespace sparsek::bsr::sm90 {
 namespace {
@@ -28,6 +31,7 @@ struct Arrays {
   std::int32_t* lengths;
   std::int32_t* cols;
   std::int32_t* values;
+  ScheduleArrays schedule;
 };
 
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -37,6 +41,9 @@ std::int64_t num_groups(const BsrMatrixView& m, OperandSide side) {
   const int group = rows_in_group(m, side);
   return (rows + group - 1) / group;
 }
+
+/// The persistent CTAs that walk the tiles.
+int num_workers(const BsrMatrixView& m) { return device_info(m.values.device).num_sms; }
 
 std::int64_t bit_words(const BsrMatrixView& m, OperandSide side) {
   return ((side == OperandSide::left ? m.num_block_cols() : m.num_block_rows()) + 31) / 32;
@@ -60,6 +67,14 @@ Arrays arrays_of(const BsrMatrixView& m, OperandSide side, void* memory, std::si
   arrays.cols = static_cast<std::int32_t*>(take(entries * sizeof(std::int32_t)));
   arrays.values =
       static_cast<std::int32_t*>(take(entries * rows_in_group(m, side) * sizeof(std::int32_t)));
+  const int workers = num_workers(m);
+  const std::int64_t count = num_groups(m, side);
+  if (const std::int64_t scheduled = count * scheduled_panels(count, workers)) {
+    arrays.schedule.begins = static_cast<std::int32_t*>(
+        take((static_cast<std::size_t>(workers) + 1) * sizeof(std::int32_t)));
+    arrays.schedule.tiles = static_cast<std::int32_t*>(
+        take(static_cast<std::size_t>(scheduled) * sizeof(std::int32_t)));
+  }
   if (bytes != nullptr) *bytes = offset;
   return arrays;
 }
@@ -181,13 +196,16 @@ std::size_t plan_bytes(const BsrMatrixView& matrix, OperandSide side) {
 
 Lists lists_of(const BsrMatrixView& matrix, OperandSide side, const void* memory) {
   const Arrays arrays = arrays_of(matrix, side, const_cast<void*>(memory), nullptr);
+  const int workers = num_workers(matrix);
+  const std::int32_t panels = scheduled_panels(num_groups(matrix, side), workers);
   return {arrays.groups,
           arrays.begins,
           arrays.bits,
           arrays.cols,
           arrays.values,
           static_cast<std::int32_t>(num_groups(matrix, side)),
-          static_cast<std::int32_t>(bit_words(matrix, side))};
+          static_cast<std::int32_t>(bit_words(matrix, side)),
+          {arrays.schedule.begins, arrays.schedule.tiles, panels > 0 ? workers : 0, panels}};
 }
 
 void make_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, cudaStream_t stream) {
@@ -202,6 +220,15 @@ void make_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, cuda
   place_kernel<<<(groups + 127) / 128, 128, 0, stream>>>(arrays, static_cast<std::int32_t>(groups),
                                                          matrix.nnz());
   list_kernel<true><<<groups, kListThreads, 0, stream>>>(structure, arrays);
+  const int workers = num_workers(matrix);
+  if (const std::int32_t panels = scheduled_panels(groups, workers)) {
+    // Storing a tile takes about as long as a list over 256 of k.
+    const std::int64_t block_k =
+        side == OperandSide::left ? matrix.block_cols() : matrix.block_rows();
+    schedule_kernel<<<1, kScheduleThreads, 0, stream>>>(
+        arrays.groups, static_cast<std::int32_t>(groups), panels, workers,
+        256.0f / static_cast<float>(block_k), arrays.schedule);
+  }
   cuda_check(cudaGetLastError(), "make_bsr_plan");
 }
 

@@ -17,12 +17,24 @@ struct Tile {
 };
 
 /// The tiles of a CTA, in the order in which all roles walk them: one panel of columns after the
-/// other, so that it is read once, in it the longest row groups first. CTAs take turns forwards and
-/// backwards, so that none always has the longer ones.
+/// other, so that it is read once, in it the longest row groups first. Dealt forwards and
+/// backwards, so that no CTA always has the longer ones, or as the plan's schedule says.
 template <int kTileCols>
 class Tiles {
  public:
-  __device__ explicit Tiles(const Params& p) : p_(p) { load(); }
+  __device__ explicit Tiles(const Params& p)
+      : p_(p),
+        worker_(static_cast<std::int32_t>(blockIdx.x)),
+        workers_(static_cast<std::int32_t>(gridDim.x)) {
+    if (scheduled()) {
+      begin_ = p.lists.schedule.begins[worker_];
+      end_ = p.lists.schedule.begins[worker_ + 1];
+      at_ = begin_ - 1;
+      if (begin_ == end_) first_ = p.num_tiles;
+    }
+    advance();
+    load();
+  }
 
   __device__ bool valid() const { return index_ < p_.num_tiles; }
 
@@ -35,15 +47,36 @@ class Tiles {
     tile.end = group_.begin + group_.length;
     tile.steps = static_cast<std::int32_t>(
         ((static_cast<std::int64_t>(group_.length) << p_.log2_block_k) + kTileK - 1) / kTileK);
-    ++turn_;
     load();
     return tile;
   }
 
  private:
+  __device__ bool scheduled() const { return p_.lists.schedule.workers > 0; }
+
+  /// Reads where the next tile is, without waiting for it.
+  __device__ void advance() {
+    if (!scheduled()) {
+      next_ = turn_ * workers_ + (turn_ % 2 == 0 ? worker_ : workers_ - 1 - worker_);
+      ++turn_;
+    } else if (first_ < p_.num_tiles) {
+      if (++at_ == end_) {
+        at_ = begin_;
+        first_ += p_.lists.schedule.panels * p_.lists.num_groups;
+      }
+      next_ = __ldg(p_.lists.schedule.tiles + at_);
+    }
+  }
+
   __device__ void load() {
-    index_ = turn_ * gridDim.x + (turn_ % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
+    index_ = first_ + next_;
+    // What the schedule has beyond the last panel is left out.
+    while (scheduled() && index_ >= p_.num_tiles && first_ < p_.num_tiles) {
+      advance();
+      index_ = first_ + next_;
+    }
     if (!valid()) return;
+    advance();  // one ahead, since where the group is read depends on it
     col_tile_ = index_ / p_.lists.num_groups;
     const int4 raw =
         __ldg(reinterpret_cast<const int4*>(p_.lists.groups) + index_ % p_.lists.num_groups);
@@ -51,8 +84,11 @@ class Tiles {
   }
 
   const Params& p_;
-  int turn_ = 0;
-  std::int32_t index_ = 0, col_tile_ = 0;
+  std::int32_t worker_, workers_;
+  std::int32_t turn_ = 0;
+  std::int32_t begin_ = 0, end_ = 0, at_ = 0;  // in the schedule
+  std::int32_t first_ = 0;                     // tile of the panels that the schedule is at
+  std::int32_t next_ = 0, index_ = 0, col_tile_ = 0;
   RowGroup group_{};
 };
 
