@@ -308,6 +308,15 @@ def test_wmma_long_lists(product, rng):
     check(product, "wmma", torch.float16, rng, block=(16, 16), size=(2, 2, 1500), density=0.6, free=200)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("product", ["sparse_dense", "dense_sparse"])
+def test_wmma_runs(product, rng):
+    """One CTA for four tiles, two or one, as the lists are short or long; the last run is no whole one."""
+    density = np.array([0, 0.05, 0.05, 0.1, 0.5, 1] * 4)
+    density = density[:, None] if product == "sparse_dense" else density[None]
+    check(product, "wmma", torch.float16, rng, block=(128, 128), size=(24, 24, 40), density=density, free=5368)
+
+
 def test_bsr_of_other_libraries(rng):
     scipy_sparse = pytest.importorskip("scipy.sparse")
     matrix, full = sparse(rng, 3, 4, (8, 8), 0.5, torch.float32, "cpu")

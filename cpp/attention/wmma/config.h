@@ -24,6 +24,8 @@ struct Config {
   static constexpr int kStep = Step;
   static constexpr bool kQInRegs = QInRegs;
   static constexpr int kCtasPerSm = CtasPerSm;
+  // What changes from tile to tile leaves none for what does not.
+  static constexpr bool kFewRegisters = !QInRegs;
 
   static constexpr int kThreads = 32 * Warps;
   static constexpr int kWarpRows = 16 * Fragments;

@@ -11,11 +11,12 @@ __device__ __forceinline__ void visit_range(const Params& params, Storage<C>& st
                                             WarpTile<Element, C>& rows) {
   const KeyRange visible = visible_keys(params.band, storage.work.q_begin, storage.work.q_end);
   const auto load = [&](std::int32_t key, int stage) {
-    const auto place_of = [&](int row) { return key + row; };
+    const auto place_of = [&](int pass, int row) { return key + pass + row; };
+    const auto place_of_any = [&](int row) { return key + row; };
     load_rows<C, C::kTileKv>(params.k, storage.k_rows, storage.k[stage], visible.end, place_of,
-                             place_of);
+                             place_of_any);
     load_rows<C, C::kTileKv>(params.v, storage.v_rows, storage.v[stage], visible.end, place_of,
-                             place_of);
+                             place_of_any);
   };
   load(visible.begin, 0);
   int stage = 0;
@@ -49,7 +50,9 @@ __device__ __forceinline__ void visit_list(const Params& params, Storage<C>& sto
     return keys;
   };
   const auto load = [&](int tile, const Keys& keys, int stage) {
-    const auto place_of = [&](int row) { return keys.at[row / kGranule] + row % kGranule; };
+    const auto place_of = [&](int pass, int row) {
+      return keys.at[pass / kGranule] + (pass % kGranule + row);
+    };
     const auto place_of_any = [&](int row) {
       return storage.notes.granules_of(tile)[row / kGranule].key + row % kGranule;
     };
@@ -80,7 +83,8 @@ __device__ __forceinline__ void visit_list(const Params& params, Storage<C>& sto
     __syncthreads();  // the tile is there, and everybody is done with the one before
     if (tile == 0) rows.begin();
     if (more) load(tile + 1, next_keys, stage ^ 1);
-    rows.list_tile(storage.k[stage], storage.v[stage], note, storage.notes.granules_of(tile));
+    rows.list_tile(storage.k[stage], storage.v[stage], note,
+                   [&](int g) { return storage.notes.granules_of(tile)[g]; });
     if (!more) break;
   }
 }
@@ -114,19 +118,20 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
     storage.v_rows = rows_of(params.v, work.head / params.group);
     storage.work = work;
   }
-  const auto query_of = [&](int row) { return work.q_begin + row; };
+  const auto query_of = [&](int pass, int row) { return work.q_begin + pass + row; };
+  const auto query_of_any = [&](int row) { return work.q_begin + row; };
   load_rows<C, C::kTileQ>(params.q, rows_of(params.q, work.head), storage.q, work.q_end, query_of,
-                          query_of);
+                          query_of_any);
   if (params.negate_q) negate(storage);
-  WarpTile<Element, C> rows(params, work, storage.q);
   __syncthreads();
+  WarpTile<Element, C> rows(params, storage.work, storage.q);
   if (params.lists) {
     visit_list(params, storage, rows);
   } else {
     visit_range(params, storage, rows);
   }
   wait_all_copies();  // also where no key was seen: a CTA must not end with copies on their way
-  rows.store(storage.work);
+  rows.store();
 }
 
 }  // namespace sparsek::attn::wmma

@@ -12,7 +12,7 @@ namespace sparsek::attn::wmma {
 // behind each. By its q tile: wide ones read K and V less often, narrow ones are for q blocks of 64
 // and for short lengths.
 using Wide64 = Config<64, 2, 4, 64, 64, true, 2>;
-using Wide128 = Config<128, 2, 4, 64, 32, false, 2>;
+using Wide128 = Config<128, 2, 4, 64, 64, false, 2>;
 using Narrow64 = Config<64, 1, 4, 64, 64, true, 3>;
 using Narrow128 = Config<128, 1, 4, 64, 64, true, 2>;
 using Narrow256 = Config<256, 1, 4, 32, 32, false, 2>;

@@ -41,7 +41,7 @@ __device__ __forceinline__ void load_rows(const Input& input, const char* rows,
 #pragma unroll
     for (int pass = 0; pass < kTileRows; pass += kPass) {
       const int tile_row = pass + first_row;
-      const std::int32_t place = place_of(tile_row);
+      const std::int32_t place = place_of(pass, first_row);
       // Where nothing is copied the address is not looked at.
       copy_async(address + swizzled<C::kRowUnits>(tile_row, unit),
                  from + std::int64_t{place} * input.row_bytes,

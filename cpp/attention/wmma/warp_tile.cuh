@@ -15,6 +15,7 @@ class WarpTile {
   __device__ __forceinline__ WarpTile(const Params& params, const Work& work,
                                       const unsigned char* q)
       : params_(params),
+        work_(work),
         q_begin_(work.q_begin + first_row()),
         q_end_(min(q_begin_ + C::kWarpRows, work.q_end)),
         q_address_(shared_address(q) +
@@ -49,17 +50,18 @@ class WarpTile {
   }
 
   /// A tile of a list.
+  template <class GranuleOf>
   __device__ __forceinline__ void list_tile(const unsigned char* k, const unsigned char* v,
-                                            const TileNote& note, const Granule* granules) {
+                                            const TileNote& note, const GranuleOf& granule_of) {
     if (!sees(note.begin, note.end)) return;
     const bool masked = !note.plain || !sees_all(note.begin, note.end);
-    multiply(k, v, masked, [&](int g) { return granules[g]; });
+    multiply(k, v, masked, granule_of);
   }
 
   /// Divides by the rows' sums and writes O and lse.
-  __device__ __forceinline__ void store(const Work& work) {
-    store_fragment<0>(work);
-    if constexpr (C::kFragments > 1) store_fragment<1>(work);
+  __device__ __forceinline__ void store() {
+    store_fragment<0>();
+    if constexpr (C::kFragments > 1) store_fragment<1>();
     static_assert(C::kFragments <= 2);
   }
 
@@ -73,22 +75,28 @@ class WarpTile {
     return static_cast<int>(threadIdx.x) / 32 * C::kWarpRows;
   }
 
+  // The warp's queries.
+  __device__ __forceinline__ std::int32_t q_begin() const {
+    return C::kFewRegisters ? work_.q_begin + first_row() : q_begin_;
+  }
+  __device__ __forceinline__ std::int32_t q_end() const {
+    return C::kFewRegisters ? min(q_begin() + C::kWarpRows, work_.q_end) : q_end_;
+  }
+
   /// Whether causal and window let some query of the warp see some of the keys.
   __device__ __forceinline__ bool sees(std::int32_t begin, std::int32_t end) const {
-    return q_begin_ < q_end_ && meets(visible_keys(params_.band, q_begin_, q_end_), begin, end);
+    return q_begin() < q_end() && meets(visible_keys(params_.band, q_begin(), q_end()), begin, end);
   }
   __device__ __forceinline__ bool sees_all(std::int32_t begin, std::int32_t end) const {
-    return contains(shared_keys(params_.band, q_begin_, q_end_), begin, end);
+    return contains(shared_keys(params_.band, q_begin(), q_end()), begin, end);
   }
 
   __device__ __forceinline__ void load_q(int m, int k, std::uint32_t (&a)[4]) const {
     load_matrices(further<C::kRowUnits>(q_address_, 16 * m, 2 * k), a);
   }
 
-  __device__ __forceinline__ void multiply_q_k(const unsigned char* tile, int column,
+  __device__ __forceinline__ void multiply_q_k(std::uint32_t address, int column,
                                                Scores& scores) const {
-    const std::uint32_t address =
-        shared_address(tile) + swizzled<C::kRowUnits>(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2);
 #pragma unroll
     for (int m = 0; m < C::kFragments; ++m) {
 #pragma unroll
@@ -122,14 +130,27 @@ class WarpTile {
     }
   }
 
+  /// The lane; where registers are few, unknown to the compiler, so that what depends on it is not
+  /// kept from tile to tile, and spilled.
+  __device__ __forceinline__ static int lane_in_tile() {
+    int thread = static_cast<int>(threadIdx.x);
+    if constexpr (C::kFewRegisters) asm volatile("" : "+r"(thread));
+    return thread % 32;
+  }
+
   /// One step of keys after the other.
   template <class GranuleOf>
   __device__ __forceinline__ void multiply(const unsigned char* k, const unsigned char* v,
                                            bool masked, const GranuleOf& granule_of) {
+    const int lane = lane_in_tile();
+    const std::uint32_t k_address =
+        shared_address(k) + swizzled<C::kRowUnits>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const std::uint32_t v_address =
+        shared_address(v) + swizzled<C::kRowUnits>(lane % 16, lane / 16);
 #pragma unroll
     for (int column = 0; column < C::kTileKv; column += C::kStep) {
       Scores scores;
-      multiply_q_k(k, column, scores);
+      multiply_q_k(k_address, column, scores);
       if (masked) {
 #pragma unroll
         for (int g = 0; g < C::kStep / kGranule; ++g) {
@@ -142,7 +163,7 @@ class WarpTile {
       for (int m = 0; m < C::kFragments; ++m) {
         softmax_[m].exponentials(scores[m], params_.scale_log2);
       }
-      multiply_p_v(v, column, scores);
+      multiply_p_v(v_address, column, scores);
     }
   }
 
@@ -160,10 +181,8 @@ class WarpTile {
     }
   }
 
-  __device__ __forceinline__ void multiply_p_v(const unsigned char* tile, int column,
+  __device__ __forceinline__ void multiply_p_v(std::uint32_t address, int column,
                                                const Scores& scores) {
-    const std::uint32_t address =
-        shared_address(tile) + swizzled<C::kRowUnits>(lane() % 16, lane() / 16);
 #pragma unroll
     for (int k = 0; k < C::kStep / 16; ++k) {
       std::uint32_t a[C::kFragments][4];
@@ -191,29 +210,35 @@ class WarpTile {
   /// -inf where the query may not see the key. `g`: which 16 of the step's keys.
   __device__ __forceinline__ void erase(const Granule& granule, int g, Scores& scores) const {
     const int pair = lane() % 4 * 2;
-    const std::int32_t first_in_block = granule.bitmap < 0 ? 0 : q_begin_ % params_.q_block;
+    const std::uint32_t* bitmap = nullptr;  // from the tile's first query and these keys on
+    std::uint32_t shift = 0;
+    if (granule.bitmap >= 0) {
+      bitmap = bitmap_row(params_.mask, granule.bitmap, q_begin() % params_.q_block) +
+               granule.column / 32;
+      shift = granule.column % 32 + pair;
+    }
 #pragma unroll
     for (int m = 0; m < C::kFragments; ++m) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int row = 16 * m + lane() / 4 + 8 * r;
-        const KeyRange seen = visible_keys(params_.band, q_begin_ + row, q_begin_ + row + 1);
+        const KeyRange seen = visible_keys(params_.band, q_begin() + row, q_begin() + row + 1);
         const int begin = seen.begin - granule.key - pair;
         const int end = seen.end - granule.key - pair;
         std::uint32_t bits = ~0u;
         if (granule.bitmap >= 0) {
           // A row past the tile's end, which may be past the block's, is not stored.
-          const std::int32_t in_block = first_in_block + min(row, q_end_ - q_begin_ - 1);
-          bits = bitmap_row(params_.mask, granule.bitmap, in_block)[granule.column / 32] >>
-                 granule.column % 32 >> pair;
+          const std::int32_t last = q_end() - q_begin() - 1;
+          const auto words = static_cast<std::int32_t>(bitmap_words(params_.mask));
+          bits = bitmap[min(row, last) * words] >> shift;  // of at most 32 rows
         }
 #pragma unroll
-        for (int column = 0; column < kGranule; column += 8) {
+        for (int half = 0; half < kGranule; half += 8) {
 #pragma unroll
           for (int c = 0; c < 2; ++c) {
-            const int at = column + c;
+            const int at = half + c;
             const bool allowed = at >= begin && at < end && (bits >> at & 1);
-            if (!allowed) scores[m][2 * g + column / 8][2 * r + c] = -INFINITY;
+            if (!allowed) scores[m][2 * g + half / 8][2 * r + c] = -INFINITY;
           }
         }
       }
@@ -221,14 +246,14 @@ class WarpTile {
   }
 
   template <int m>
-  __device__ __forceinline__ void store_fragment(const Work& work) {
+  __device__ __forceinline__ void store_fragment() {
     softmax_[m].finish();
-    store_row_of<m, 0>(work);
-    store_row_of<m, 1>(work);
+    store_row_of<m, 0>();
+    store_row_of<m, 1>();
   }
 
   template <int m, int r>
-  __device__ __forceinline__ void store_row_of(const Work& work) const {
+  __device__ __forceinline__ void store_row_of() const {
     const auto at = [&](int i) { return output_[m][i / 4][i % 4]; };
     struct {
       const RowSoftmax& rows;
@@ -236,12 +261,12 @@ class WarpTile {
       __device__ float inverse_sum(int row) const { return rows.inverse_sum(row); }
       __device__ float lse(int row) const { return rows.lse(row, scale_log2); }
     } softmax{softmax_[m], params_.scale_log2};
-    write_row<Element, C::kHeadDim, r>(params_.out, params_.lse, work,
-                                       q_begin_ - work.q_begin + 16 * m + lane() / 4, q_end_, at,
-                                       softmax);
+    write_row<Element, C::kHeadDim, r>(params_.out, params_.lse, work_,
+                                       first_row() + 16 * m + lane() / 4, q_end(), at, softmax);
   }
 
   const Params& params_;
+  const Work& work_;
   std::int32_t q_begin_;
   std::int32_t q_end_;
   std::uint32_t q_address_;

@@ -95,10 +95,12 @@ Params make_params(const Problem& p, const BsrGemmArgs& args, const Choice& choi
   params.wide_out = p.out_dtype == DType::float32;
   params.block_k = static_cast<std::int32_t>(p.a_block.cols > 0 ? p.a_block.cols : p.b_block.rows);
   params.k = p.k;
-  params.row_parts = static_cast<std::int32_t>(choice.row_parts);
-  params.col_parts = static_cast<std::int32_t>(choice.col_parts);
-  params.row_tiles = choice.row_tiles;
-  params.num_tiles = choice.num_tiles;
+  params.row_parts = static_cast<std::uint32_t>(choice.row_parts);
+  params.col_parts = static_cast<std::uint32_t>(choice.col_parts);
+  params.row_tiles = static_cast<std::uint32_t>(choice.row_tiles);
+  params.num_tiles = static_cast<std::uint32_t>(choice.num_tiles);
+  if (!params.sampled) params.col_tiles = params.num_tiles / params.row_tiles;
+  params.run = choice.run;
   params.alpha = args.alpha;
   params.beta = args.beta;
   return params;
@@ -107,8 +109,12 @@ Params make_params(const Problem& p, const BsrGemmArgs& args, const Choice& choi
 void run(const Problem& p, const BsrGemmArgs& args) {
   if (p.m == 0 || p.n == 0) return;
   const std::int64_t nnz = args.out.sparse ? args.out.sparse->nnz() : 0;
-  const Choice choice = choose(p, nnz);
+  Choice choice = choose(p, nnz);
   if (choice.num_tiles == 0) return;
+  const BsrMatrixView* sparse = args.a.sparse   ? &*args.a.sparse
+                                : args.b.sparse ? &*args.b.sparse
+                                                : nullptr;
+  if (sparse != nullptr) choice.run = choose_run(choice, p, sparse->nnz());
   require(choice.num_tiles <= kMostTiles, ErrorKind::unsupported, "bsr_gemm: wmma takes at most ",
           kMostTiles, " tiles, got ", choice.num_tiles);
   if (log_enabled()) log_once(cat("bsr_gemm wmma ", to_string(choice)));

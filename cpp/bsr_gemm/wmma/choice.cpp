@@ -12,9 +12,8 @@ template <class C, Major kLeft = Major::any, Major kRight = Major::any,
           int kMostSmem = kLeastSmemBytes>
 constexpr Kernel row(double cost) {
   static_assert(smem_bytes_of<C>() <= kMostSmem);
-  return {C::kTileRows,  C::kTileCols, C::kTileK,
-          kLeft,         kRight,       smem_bytes_of<C>(),
-          C::kCtasPerSm, cost,         &launch<C, kLeft, kRight>};
+  return {C::kTileRows,       C::kTileCols,  C::kTileK, kLeft, kRight,
+          smem_bytes_of<C>(), C::kCtasPerSm, C::kRuns,  cost,  &launch<C, kLeft, kRight>};
 }
 
 // Those of known axes are for row-major operands: of BSR x dense, and of dense x BSR, which is
@@ -24,9 +23,9 @@ constexpr Kernel kKernels[] = {
     row<Tile128x256Deep, Major::free, Major::k, kHopperSmemBytes>(1.0),
     row<Tile128x256, Major::k, Major::free>(1.35),
     row<Tile128x256, Major::free, Major::k>(1.35),
-    row<Tile128x128, Major::k, Major::free>(1.35),
-    row<Tile128x128, Major::free, Major::k>(1.35),
-    row<Tile128x128>(1.95),
+    row<Tile128x128, Major::k, Major::free>(1.23),
+    row<Tile128x128, Major::free, Major::k>(1.23),
+    row<Tile128x128Flat>(1.95),
     row<Tile64x256, Major::k, Major::free>(1.4),
     row<Tile64x256, Major::free, Major::k>(1.4),
     row<Tile64x128>(2.0),
@@ -38,6 +37,9 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 // A CTA of four warps that has an SM for itself leaves its sub-cores with one warp each.
 constexpr double kAlone = 1.4;
+
+// What a CTA's begin and end cost, as so much of k.
+constexpr std::int64_t kStartK = 350;
 
 /// An SM has 1 KB more than what a block may use, and a CTA takes 1 KB besides its own.
 int ctas_that_fit(const Kernel& kernel, const DeviceInfo& device) {
@@ -102,10 +104,34 @@ Choice choose(const Problem& p, std::int64_t nnz) {
   return best;
 }
 
+std::int32_t choose_run(const Choice& choice, const Problem& p, std::int64_t nnz) {
+  const Sides& s = choice.sides;
+  // Not of columns' lists, whose lengths no CTA knows before it has read them.
+  if (!choice.kernel->runs || p.product != Product::sparse_dense) return 1;
+  const std::int64_t length = ceil_div(nnz, std::max<std::int64_t>(1, s.rows / s.block_rows));
+  const std::int64_t col_tiles = choice.num_tiles / std::max<std::int64_t>(1, choice.row_tiles);
+  const std::int64_t at_once =
+      std::int64_t{std::max(1, p.device.num_sms)} * ctas_that_fit(*choice.kernel, p.device);
+  std::int32_t best = 1;
+  std::int64_t best_time = 0;
+  for (std::int32_t run = 1; run <= kMostRun; run *= 2) {
+    const std::int64_t k = run * length * p.a_block.cols;
+    if (run > 1 && k > kRunK) break;
+    const std::int64_t rounds = ceil_div(choice.row_tiles * ceil_div(col_tiles, run), at_once);
+    const std::int64_t time = rounds * (k + kStartK);
+    if (run == 1 || time < best_time) {
+      best = run;
+      best_time = time;
+    }
+  }
+  return best;
+}
+
 std::string to_string(const Choice& choice) {
   const Kernel& k = *choice.kernel;
   return cat("tile=", k.tile_rows, "x", k.tile_cols, "x", k.tile_k, " smem=", k.smem_bytes,
-             choice.sides.transposed ? " transposed" : "", " ctas=", choice.num_tiles);
+             choice.sides.transposed ? " transposed" : "", " tiles=", choice.num_tiles,
+             " run=", choice.run);
 }
 
 }  // namespace sparsek::bsr::wmma

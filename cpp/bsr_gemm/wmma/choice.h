@@ -16,6 +16,7 @@ struct Kernel {
   Major right;
   int smem_bytes;
   int ctas_per_sm;
+  bool runs;
   double cost;  // of a product in a full tile, against the fastest kernel, measured
   void (*launch)(DType, const Params&, cudaStream_t);
 };
@@ -40,10 +41,15 @@ struct Choice {
   std::int64_t col_parts = 1;
   std::int64_t row_tiles = 0;
   std::int64_t num_tiles = 0;
+  std::int32_t run = 1;  // see Params
 };
 
 /// A null kernel when none fits the device. `nnz`: blocks of a sampled result.
 Choice choose(const Problem& problem, std::int64_t nnz);
+
+/// How many tiles beside each other a CTA should multiply, where lists are about equally long.
+/// `nnz`: blocks of the sparse operand.
+std::int32_t choose_run(const Choice& choice, const Problem& problem, std::int64_t nnz);
 
 std::string to_string(const Choice& choice);
 

@@ -15,8 +15,9 @@ enum class Major : std::uint8_t { k, free, any };
 ///   warps_in_rows, warps_in_cols   how its warps divide the tile
 ///   stages                         of shared memory
 ///   ctas_per_sm                    decides the registers of a thread
+///   runs                           a CTA multiplies several tiles, one after the other
 template <int TileRows, int TileCols, int TileK, int WarpsInRows, int WarpsInCols, int Stages,
-          int CtasPerSm>
+          int CtasPerSm, bool Runs = false>
 struct Config {
   static constexpr int kTileRows = TileRows;
   static constexpr int kTileCols = TileCols;
@@ -24,6 +25,7 @@ struct Config {
   static constexpr int kWarpsInCols = WarpsInCols;
   static constexpr int kStages = Stages;
   static constexpr int kCtasPerSm = CtasPerSm;
+  static constexpr bool kRuns = Runs;
 
   static constexpr int kThreads = 32 * WarpsInRows * WarpsInCols;
   static constexpr int kWarpRows = TileRows / WarpsInRows;
@@ -46,6 +48,12 @@ constexpr int operand_bytes(int free, int k) {
 }
 
 constexpr int kQueueGranules = 512;  // of k, whose places are known at once
+
+// A CTA multiplies so many tiles beside each other that it has at most this much of k to go
+// through: more would leave others without work where lists are unequal. It fits in the queue.
+constexpr int kRunK = 8192;
+constexpr int kMostRun = 4;  // a power of two
+static_assert(kRunK <= kQueueGranules * kGranule);
 
 template <class C>
 constexpr int smem_bytes_of() {

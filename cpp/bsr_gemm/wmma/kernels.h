@@ -10,9 +10,10 @@ namespace sparsek::bsr::wmma {
 
 // tile_rows, tile_cols, tile_k, warps_in_rows, warps_in_cols, stages, ctas_per_sm. docs/wmma.md has
 // the sweep behind the large ones; the others are for smaller blocks.
-using Tile128x256Deep = Config<128, 256, 64, 2, 4, 3, 1>;  // chips with much shared memory
-using Tile128x256 = Config<128, 256, 32, 2, 4, 3, 1>;
-using Tile128x128 = Config<128, 128, 32, 2, 2, 4, 2>;
+using Tile128x256Deep = Config<128, 256, 64, 2, 4, 3, 1, true>;  // chips with much shared memory
+using Tile128x256 = Config<128, 256, 32, 2, 4, 3, 1, true>;
+using Tile128x128 = Config<128, 128, 64, 2, 2, 2, 2>;
+using Tile128x128Flat = Config<128, 128, 32, 2, 2, 4, 2>;  // any axes: the other one would spill
 using Tile64x256 = Config<64, 256, 32, 1, 4, 3, 2>;
 using Tile64x128 = Config<64, 128, 32, 2, 2, 4, 2>;
 using Tile32x128 = Config<32, 128, 32, 1, 4, 4, 2>;

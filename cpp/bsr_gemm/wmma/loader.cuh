@@ -90,6 +90,12 @@ class OperandLoader {
     }
   }
 
+  /// To the tile beside it.
+  __device__ __forceinline__ void advance() {
+    from_ += 2 * kFree * operand_.free_stride;
+    count_ -= kFree;
+  }
+
  private:
   __device__ __forceinline__ bool by_k() const {
     return kMajor == Major::any ? operand_.k_inner : kMajor == Major::k;

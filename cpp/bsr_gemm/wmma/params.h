@@ -56,10 +56,12 @@ struct Params {
   bool wide_out = false;    // float32
   std::int32_t block_k = 0;
   std::int64_t k = 0;
-  std::int32_t row_parts = 1;  // tiles that a block's rows are cut into
-  std::int32_t col_parts = 1;
-  std::int64_t row_tiles = 0;
-  std::int64_t num_tiles = 0;
+  std::uint32_t row_parts = 1;  // tiles that a block's rows are cut into
+  std::uint32_t col_parts = 1;
+  std::uint32_t row_tiles = 0;
+  std::uint32_t col_tiles = 0;
+  std::uint32_t num_tiles = 0;
+  std::int32_t run = 1;  // a power of two: tiles for a CTA, beside each other, if the list is short
   float alpha = 1;
   float beta = 0;
 };

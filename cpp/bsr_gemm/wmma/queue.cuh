@@ -39,7 +39,7 @@ class Queue {
     storage_.end = range.end;
   }
 
-  /// Fills the queue with what comes next; how much of k that is, 0 at the end.
+  /// Fills the queue with what comes next; how much of k that is.
   __device__ __forceinline__ std::int32_t fill() {
     const std::int64_t end = storage_.end;
     std::int64_t next = storage_.next;
@@ -59,6 +59,9 @@ class Queue {
     if (threadIdx.x == 0) storage_.next = next;
     return queued * p_.block_k;
   }
+
+  /// After fill and a barrier: whether that was the last of it.
+  __device__ __forceinline__ bool at_end() const { return storage_.next >= storage_.end; }
 
  private:
   struct Match {

@@ -14,7 +14,7 @@ struct Tile {
   std::int64_t block_row = 0;  // of the left operand, or of a sampled result
   std::int64_t block_col = 0;
   std::int32_t rows = 0;
-  std::int32_t cols = 0;
+  std::int32_t cols = 0;   // to the end of the run
   std::int64_t entry = 0;  // of a sampled result
 };
 
@@ -61,7 +61,7 @@ __device__ inline std::int64_t row_of_entry(const Structure& s, std::int64_t ent
 }
 
 /// Part `part` of a block's, or of the whole, axis.
-__device__ inline void cut(const Operand& operand, std::int64_t index, std::int32_t parts,
+__device__ inline void cut(const Operand& operand, std::uint32_t index, std::uint32_t parts,
                            std::int32_t tile, std::int64_t* block, std::int64_t* first,
                            std::int32_t* count) {
   std::int64_t extent = operand.extent;
@@ -70,24 +70,52 @@ __device__ inline void cut(const Operand& operand, std::int64_t index, std::int3
     index %= parts;
     extent = operand.block;
   }
-  *first = index * tile;
+  *first = std::int64_t{index} * tile;
   *count = static_cast<std::int32_t>(min(std::int64_t{tile}, extent - *first));
 }
 
-/// False when there is nothing to compute.
+/// Where a CTA's tile stands among the columns. The first tiles of the runs come last: before them
+/// those of long lists, which are no runs, so that the longest come first.
+__device__ inline std::uint32_t col_place(const Params& p, std::uint32_t place) {
+  const auto run = static_cast<std::uint32_t>(p.run);
+  if (run == 1) return place;
+  const std::uint32_t others = p.col_tiles - (p.col_tiles + run - 1) / run;
+  if (place >= others) return (place - others) * run;
+  return place / (run - 1) * run + 1 + place % (run - 1);
+}
+
+/// How many tiles beside each other one CTA multiplies.
+__device__ inline std::int32_t run_of(const Params& p, std::int64_t block_row) {
+  std::int32_t run = p.run;
+  if (run == 1 || p.walk != Walk::row) return run;
+  const EntryRange range = row_entries(p.lists, block_row);
+  const std::int64_t k = (range.end - range.begin) * p.block_k;
+  while (run > 1 && run * k > kRunK) run /= 2;
+  return run;
+}
+
+/// False when there is nothing to compute. Divisions of 64 bits would take longer than a block.
 template <class C>
-__device__ inline bool find_tile(const Params& p, std::int64_t index, Tile* tile) {
+__device__ inline bool find_tile(const Params& p, std::uint32_t index, Tile* tile) {
   if (!p.sampled) {
-    cut(p.left, index % p.row_tiles, p.row_parts, C::kTileRows, &tile->block_row, &tile->row,
-        &tile->rows);
-    cut(p.right, index / p.row_tiles, p.col_parts, C::kTileCols, &tile->block_col, &tile->col,
-        &tile->cols);
+    const std::uint32_t place = index / p.row_tiles, row = index - place * p.row_tiles;
+    const std::uint32_t col = col_place(p, place);
+    cut(p.left, row, p.row_parts, C::kTileRows, &tile->block_row, &tile->row, &tile->rows);
+    cut(p.right, col, p.col_parts, C::kTileCols, &tile->block_col, &tile->col, &tile->cols);
+    if constexpr (C::kRuns) {
+      const std::int32_t run = run_of(p, tile->block_row);
+      if (run > 1) {
+        tile->cols = static_cast<std::int32_t>(
+            min(std::int64_t{run} * C::kTileCols, p.right.extent - tile->col));
+      }
+      return (col & (run - 1)) == 0;
+    }
     return true;
   }
   const Structure& s = p.out_lists;
-  const std::int32_t parts = p.row_parts * p.col_parts;
+  const std::uint32_t parts = p.row_parts * p.col_parts;
   const std::int64_t entry = index / parts;
-  const auto part = static_cast<std::int32_t>(index % parts);
+  const std::uint32_t part = index % parts;
   const std::int64_t block_row = row_of_entry(s, entry);
   const std::int64_t block_col = s.col_indices[entry];
   const EntryRange range = row_entries(s, block_row);

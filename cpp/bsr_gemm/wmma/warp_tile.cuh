@@ -15,6 +15,10 @@ class WarpTile {
   __device__ __forceinline__ WarpTile(const Params& params)
       : left_by_k_(params.left.k_inner || !params.left.vectors),
         right_by_k_(params.right.k_inner || !params.right.vectors) {
+    clear();
+  }
+
+  __device__ __forceinline__ void clear() {
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
@@ -73,7 +77,13 @@ class WarpTile {
   }
 
   /// alpha * sum + beta * c.
-  __device__ __forceinline__ void store(const Params& p, const Tile& tile) const {
+  /// `cols`: from here to the end of the run.
+  __device__ __forceinline__ void store(const Params& p, Tile tile, std::int32_t cols) const {
+    tile.col += tile.cols - cols;
+    tile.cols = cols;
+    // Unknown to the compiler, which would compute addresses before the products, and spill them.
+    int thread = static_cast<int>(threadIdx.x);
+    asm volatile("" : "+r"(thread));
     const std::int64_t block = p.sampled ? tile.entry : 0;
     const std::int64_t row0 = tile.row + (p.sampled ? 0 : tile.block_row * p.left.block);
     const std::int64_t col0 = tile.col + (p.sampled ? 0 : tile.block_col * p.right.block);
@@ -82,10 +92,10 @@ class WarpTile {
     const std::int64_t c_at =
         block * p.c.block_stride + row0 * p.c.row_stride + col0 * p.c.col_stride;
     if (p.wide_out) {
-      store_as(p, tile, static_cast<float*>(p.out.data) + at,
+      store_as(p, tile, thread, static_cast<float*>(p.out.data) + at,
                static_cast<const float*>(p.c.data) + c_at);
     } else {
-      store_as(p, tile, static_cast<Element*>(p.out.data) + at,
+      store_as(p, tile, thread, static_cast<Element*>(p.out.data) + at,
                static_cast<const Element*>(p.c.data) + c_at);
     }
   }
@@ -96,24 +106,31 @@ class WarpTile {
   static constexpr int kRowTiles = C::kWarpRows / 16;
   static constexpr int kColTiles = C::kWarpCols / 8;
 
-  __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ __forceinline__ static int lane(int thread) { return thread % 32; }
+  __device__ __forceinline__ static int lane() { return lane(static_cast<int>(threadIdx.x)); }
+  __device__ __forceinline__ static int warp_row(int thread) {
+    return thread / 32 / C::kWarpsInCols * C::kWarpRows;
+  }
   __device__ __forceinline__ static int warp_row() {
-    return static_cast<int>(threadIdx.x) / 32 / C::kWarpsInCols * C::kWarpRows;
+    return warp_row(static_cast<int>(threadIdx.x));
+  }
+  __device__ __forceinline__ static int warp_col(int thread) {
+    return thread / 32 % C::kWarpsInCols * C::kWarpCols;
   }
   __device__ __forceinline__ static int warp_col() {
-    return static_cast<int>(threadIdx.x) / 32 % C::kWarpsInCols * C::kWarpCols;
+    return warp_col(static_cast<int>(threadIdx.x));
   }
 
   template <class Out>
-  __device__ __forceinline__ void store_as(const Params& p, const Tile& tile, Out* out,
+  __device__ __forceinline__ void store_as(const Params& p, const Tile& tile, int thread, Out* out,
                                            const Out* c) const {
     if constexpr (sizeof(Out) == 2 && kColTiles % 4 == 0) {
-      const bool whole = p.beta == 0.0f && p.out.col_stride == 1 && tile.cols == C::kTileCols &&
+      const bool whole = p.beta == 0.0f && p.out.col_stride == 1 && tile.cols >= C::kTileCols &&
                          (reinterpret_cast<std::uintptr_t>(out) |
                           static_cast<std::uintptr_t>(p.out.row_stride * 2)) %
                                  16 ==
                              0;
-      if (whole) return store_whole(p, tile, out);
+      if (whole) return store_whole(p, tile, thread, out);
     }
     // Two elements beside each other can be written at once.
     const bool pairs =
@@ -125,11 +142,11 @@ class WarpTile {
     for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const int row = warp_row() + 16 * i + 8 * r + lane() / 4;
+        const int row = warp_row(thread) + 16 * i + 8 * r + lane(thread) / 4;
         if (row >= tile.rows) continue;
 #pragma unroll
         for (int j = 0; j < kColTiles; ++j) {
-          const int col = warp_col() + 8 * j + lane() % 4 * 2;
+          const int col = warp_col(thread) + 8 * j + lane(thread) % 4 * 2;
           if (col >= tile.cols) continue;
           float values[2] = {p.alpha * sums_[i][j][2 * r], p.alpha * sums_[i][j][2 * r + 1]};
           const bool both = col + 1 < tile.cols;
@@ -151,10 +168,10 @@ class WarpTile {
   }
 
   /// All columns of the tile, 16 bytes from each lane.
-  __device__ __forceinline__ void store_whole(const Params& p, const Tile& tile,
+  __device__ __forceinline__ void store_whole(const Params& p, const Tile& tile, int thread,
                                               Element* out) const {
-    const int first = warp_row() + lane() / 4;
-    out += first * p.out.row_stride + warp_col() + 8 * (lane() % 4);
+    const int first = warp_row(thread) + lane(thread) / 4;
+    out += first * p.out.row_stride + warp_col(thread) + 8 * (lane(thread) % 4);
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll

@@ -107,6 +107,25 @@ void test_choice() {
   CHECK_EQ(wmma::choose(p, 0).kernel->tile_k, 64);
 }
 
+/// A CTA multiplies several tiles where lists are short and there is work enough for all.
+void test_runs() {
+  const auto run_of = [](const Problem& p, std::int64_t nnz) {
+    return wmma::choose_run(wmma::choose(p, 0), p, nnz);
+  };
+  Problem p = problem(Product::sparse_dense, 128, 128);
+  p.device = kDevices[2];
+  p.device.num_sms = 132;
+  CHECK_EQ(run_of(p, 64 * 16), 4);  // of each row's 64 blocks 16
+  CHECK_EQ(run_of(p, 64 * 32), 2);
+  CHECK_EQ(run_of(p, 64 * 64), 1);
+  CHECK_EQ(run_of(p, 0), 4);
+  p.n = 256;  // a tile for each of 64 SMs
+  CHECK_EQ(run_of(p, 64 * 16), 1);
+  CHECK_EQ(run_of(problem(Product::dense_sparse, 128, 128), 64 * 16), 1);
+  CHECK_EQ(run_of(problem(Product::sparse_sparse, 128, 128), 64 * 16), 1);
+  CHECK_EQ(run_of(problem(Product::sampled, 128, 128), 64 * 16), 1);
+}
+
 void test_reasons() {
   const auto expect = [&](const Problem& p, const std::string& text) {
     const std::string got = wmma_row().supports(p).value_or("");
@@ -135,6 +154,7 @@ void test_reasons() {
 int main() {
   test_tiles_cover_the_result();
   test_choice();
+  test_runs();
   test_reasons();
   return failures() != 0;
 }
