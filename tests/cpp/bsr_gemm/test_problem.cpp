@@ -162,8 +162,10 @@ void test_sm90_declines() {
   problem.a_block = {16, 32};
   problem.a_planned = true;
   const auto reason = [](const Problem& p) {
-    const Reason found = bsr::backends().front().supports(p);
-    return found.value_or("");
+    for (const auto& backend : bsr::backends()) {
+      if (std::string(backend.name) == "sm90") return backend.supports(p).value_or("");
+    }
+    return std::string("no such backend");
   };
   if (reason(problem) == "not in this build (SPARSEK_CUDA=OFF)") return;
   CHECK_EQ(reason(problem), "");
