@@ -2,12 +2,9 @@
 
 #include <algorithm>
 
+#include "core/ceil_div.h"
+
 namespace sparsek::attn::cpu {
-namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
 
 QTiling::QTiling(const BlockMaskView* mask, std::int64_t q_len, std::int64_t largest_tile)
     : q_len_(q_len) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attention/fused.h"
+#include "core/ceil_div.h"
 #include "core/message.h"
 
 namespace sparsek::attn::sm90 {
@@ -36,7 +37,7 @@ bool takes(const Kernel& kernel, const Problem& p) {
 }
 
 std::int64_t tiles_of(const Kernel& kernel, const Problem& p) {
-  return (p.q_len + kernel.tile_q - 1) / kernel.tile_q;
+  return ceil_div(p.q_len, kernel.tile_q);
 }
 
 /// Q tiles that the chip computes at a time.
@@ -47,8 +48,7 @@ std::int64_t slots_of(const Kernel& kernel, const Problem& p) {
 /// Relative time: rounds of the chip's tiles, each as long as its queries.
 double estimate(const Kernel& kernel, const Problem& p) {
   const std::int64_t tiles = tiles_of(kernel, p) * p.num_q_heads * p.batch;
-  const std::int64_t slots = slots_of(kernel, p);
-  const std::int64_t rounds = (tiles + slots - 1) / slots;
+  const std::int64_t rounds = ceil_div(tiles, slots_of(kernel, p));
   return static_cast<double>(rounds) * kernel.tile_q * kernel.cost;
 }
 

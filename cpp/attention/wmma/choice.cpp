@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attention/fused.h"
+#include "core/ceil_div.h"
 #include "core/message.h"
 
 namespace sparsek::attn::wmma {
@@ -27,8 +28,6 @@ bool takes(const Kernel& kernel, const Problem& p) {
   return kernel.head_dim >= std::max(p.head_dim, p.value_dim) &&
          kernel.smem_bytes <= p.device.max_smem_per_block_bytes;
 }
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Relative time: rounds of the chip's CTAs, each as long as its queries.
 double estimate(const Choice& choice, const Problem& p) {

@@ -2,6 +2,7 @@
 
 #include "bsr_gemm/cpu/operands.h"
 #include "bsr_gemm/cpu/products.h"
+#include "core/ceil_div.h"
 #include "core/cpu_gemm.h"
 #include "core/threads.h"
 
@@ -15,8 +16,8 @@ constexpr std::int64_t kPanelRows = 64, kPanelCols = 256, kDepth = 256;
 void multiply_dense(const Problem& problem, const BsrGemmArgs& args) {
   const MatrixRef a = matrix_ref(args.a.dense), b = matrix_ref(args.b.dense);
   const MatrixRef c = matrix_ref(args.c.dense), out = matrix_ref(args.out.dense);
-  const std::int64_t row_panels = (problem.m + kPanelRows - 1) / kPanelRows;
-  const std::int64_t col_panels = (problem.n + kPanelCols - 1) / kPanelCols;
+  const std::int64_t row_panels = ceil_div(problem.m, kPanelRows);
+  const std::int64_t col_panels = ceil_div(problem.n, kPanelCols);
   const double flops = 2.0 * kPanelRows * kPanelCols * static_cast<double>(problem.k);
 
   run_tasks(row_panels * col_panels, flops, [&](TaskQueue& tasks) {

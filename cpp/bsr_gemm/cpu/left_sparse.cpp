@@ -2,6 +2,7 @@
 
 #include "bsr_gemm/cpu/operands.h"
 #include "bsr_gemm/cpu/products.h"
+#include "core/ceil_div.h"
 #include "core/cpu_gemm.h"
 #include "core/threads.h"
 
@@ -19,7 +20,7 @@ void multiply_left_sparse(const Problem& problem, const BsrGemmArgs& args) {
   const MatrixRef b = matrix_ref(args.b.dense), out = matrix_ref(args.out.dense);
   const MatrixRef c = matrix_ref(args.c.dense);
   const std::int64_t block_rows = a.block_rows(), block_cols = a.block_cols();
-  const std::int64_t num_panels = (problem.n + kPanelCols - 1) / kPanelCols;
+  const std::int64_t num_panels = ceil_div(problem.n, kPanelCols);
   const std::int64_t num_tasks = a.num_block_rows() * num_panels;
   const double flops =
       2.0 * static_cast<double>(a.values.num_elements()) * static_cast<double>(problem.n);

@@ -2,6 +2,7 @@
 
 #include "bsr_gemm/cpu/operands.h"
 #include "bsr_gemm/cpu/products.h"
+#include "core/ceil_div.h"
 #include "core/cpu_gemm.h"
 #include "core/threads.h"
 
@@ -11,8 +12,6 @@ namespace {
 constexpr std::int64_t kDensePanelRows = 128;
 constexpr std::int64_t kStripeCols = 1024;
 constexpr std::int64_t kFewTasks = 32;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// How out is cut. Every task reads the whole structure of the rows of b that it needs and leaves
 /// out what lies beyond its stripe of columns, so stripes are as wide as the scratch allows, unless

@@ -5,6 +5,7 @@
 
 #include "bsr_gemm/problem.h"
 #include "bsr_gemm/sm90/launch.h"
+#include "core/ceil_div.h"
 #include "primitives/tensor_map.h"
 
 namespace sparsek::bsr::sm90 {
@@ -21,8 +22,6 @@ std::int64_t num_tiles(const Problem& problem, int tile_cols);
 /// How many CTAs share a tile where there are few: a power of two, as many as leave each an SM of
 /// its own.
 int split_of(std::int64_t tiles, int num_sms);
-
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 inline int log2_of(std::int64_t power) {
   int log2 = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ceil_div.h"
 #include "core/message.h"
 
 namespace sparsek::bsr::sm90_dense {
@@ -17,8 +18,6 @@ constexpr struct {
 
 // Columns of a dense operand on the right, rows of one on the left: they share what the copy costs.
 constexpr std::int64_t kLeastExtent = 2048;
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 

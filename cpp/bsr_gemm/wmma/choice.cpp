@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/ceil_div.h"
 #include "core/message.h"
 
 namespace sparsek::bsr::wmma {
@@ -32,8 +33,6 @@ constexpr Kernel kKernels[] = {
     row<Tile32x128>(2.6),
     row<Tile32x32>(4.9),
 };
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // A CTA of four warps that has an SM for itself leaves its sub-cores with one warp each.
 constexpr double kAlone = 1.4;
