@@ -68,6 +68,15 @@ def sparse(rng, block_rows, block_cols, block, density, dtype, device, *, transp
     return matrix, full.transpose(1, 2).reshape(block_rows * bm, block_cols * bk)
 
 
+def broken_structures(rng, block, device, dtype=torch.float16):
+    """Matrices of 4 x 4 blocks of ones with offsets, and once columns too, of any value."""
+    values = torch.ones(6, block, block, device=device, dtype=dtype)
+    offsets = torch.from_numpy(rng.integers(-(2**62), 2**62, 5, dtype="int64")).to(device)
+    columns = torch.from_numpy(rng.integers(-(2**31), 2**31 - 1, 6, dtype="int32")).to(device)
+    for cols in (columns, columns % 4):
+        yield BSRMatrix(values, offsets, cols, (4 * block, 4 * block), check=False)
+
+
 def at_pattern(matrix, full):
     """The blocks of a dense tensor that a matrix has, as its values lie."""
     structure = matrix.with_values(torch.ones_like(matrix.values)).to_dense()
@@ -272,10 +281,7 @@ def test_empty_sides(backend):
 @pytest.mark.parametrize("backend", ON_EACH)
 def test_garbage_in_unchecked_structure_touches_nothing_else(backend, rng):
     device, dtype = device_of(backend), widest_dtype(backend)
-    values = torch.ones(6, 16, 16, dtype=dtype, device=device)
-    offsets = torch.from_numpy(rng.integers(-(2**62), 2**62, 5, dtype="int64")).to(device)
-    columns = torch.from_numpy(rng.integers(-(2**31), 2**31 - 1, 6, dtype="int32")).to(device)
-    matrix = BSRMatrix(values, offsets, columns, (64, 64), check=False)
+    matrix = next(broken_structures(rng, 16, device, dtype))
     x = torch.ones(64, 64, dtype=dtype, device=device)
     for result in (
         bsr_gemm(matrix, x, backend=backend),

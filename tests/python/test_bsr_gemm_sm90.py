@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import reference
 import torch
-from test_bsr_gemm import PRODUCTS, check, dense, sparse
+from test_bsr_gemm import PRODUCTS, broken_structures, check, dense, sparse
 
 from sparsek import BSRMatrix, bsr_gemm
 
@@ -100,12 +100,8 @@ def test_unequal_rows_of_many_tiles(block, rows, free, rng):
 
 @pytest.mark.parametrize("block", [16, 32, 128])
 def test_garbage_in_unchecked_structure(block, rng):
-    values = torch.ones(6, block, block, device="cuda", dtype=torch.float16)
-    offsets = torch.from_numpy(rng.integers(-(2**62), 2**62, 5, dtype="int64")).cuda()
-    columns = torch.from_numpy(rng.integers(-(2**31), 2**31 - 1, 6, dtype="int32")).cuda()
     x = torch.ones(4 * block, 4 * block, device="cuda", dtype=torch.float16)
-    for cols in (columns, columns % 4):
-        matrix = BSRMatrix(values, offsets, cols, (4 * block, 4 * block), check=False)
+    for matrix in broken_structures(rng, block, "cuda"):
         assert torch.isfinite(bsr_gemm(matrix, x, backend="sm90")).all()
         assert torch.isfinite(bsr_gemm(x, matrix, backend="sm90")).all()
         assert torch.isfinite(bsr_gemm(matrix, matrix, backend="sm90")).all()

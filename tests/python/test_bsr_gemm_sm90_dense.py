@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import reference
 import torch
-from test_bsr_gemm import check, dense, sparse
+from test_bsr_gemm import broken_structures, check, dense, sparse
 
-from sparsek import BSRMatrix, bsr_gemm
+from sparsek import bsr_gemm
 
 pytestmark = pytest.mark.gpu
 
@@ -98,12 +98,8 @@ def test_graph(rng):
 
 @pytest.mark.parametrize("block", [16, 32, 128])
 def test_garbage_in_unchecked_structure(block, rng):
-    values = torch.ones(6, block, block, device="cuda", dtype=torch.float16)
-    offsets = torch.from_numpy(rng.integers(-(2**62), 2**62, 5, dtype="int64")).cuda()
-    columns = torch.from_numpy(rng.integers(-(2**31), 2**31 - 1, 6, dtype="int32")).cuda()
     x = torch.ones(4 * block, 4 * block, device="cuda", dtype=torch.float16)
-    for cols in (columns, columns % 4):
-        matrix = BSRMatrix(values, offsets, cols, (4 * block, 4 * block), check=False)
+    for matrix in broken_structures(rng, block, "cuda"):
         assert torch.isfinite(bsr_gemm(matrix, x, backend=DENSE)).all()
         assert torch.isfinite(bsr_gemm(x, matrix, backend=DENSE)).all()
 

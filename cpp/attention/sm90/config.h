@@ -16,9 +16,8 @@ constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a 
 ///   overlap               P V of one tile is multiplied under the softmax of the next, which a
 ///                         single CTA on an SM needs; with several, their warpgroups fill each
 ///                         other's gaps, and the registers buy more of them
-///   teams                 q tiles that a CTA works at, each with a producer warp, consumers, a
-///   ring
-///                         and a list of its own: as several CTAs, but for the producers' registers
+///   teams                 q tiles that a CTA works at, each with a producer warp, consumers and
+///                         a list of its own: as several CTAs, but for the producers' registers
 template <int HeadDim, int ValueDim, int TileQ, int TileKv, int Stages, bool Lists,
           int CtasPerSm = 1, bool Overlap = CtasPerSm == 1, int Teams = 1>
 struct Config {

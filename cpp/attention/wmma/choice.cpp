@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "attention/fused.h"
-#include "core/ceil_div.h"
+#include "core/integers.h"
 #include "core/message.h"
 
 namespace sparsek::attn::wmma {

@@ -2,8 +2,8 @@
 
 #include "bsr_gemm/cpu/operands.h"
 #include "bsr_gemm/cpu/products.h"
-#include "core/ceil_div.h"
 #include "core/cpu_gemm.h"
+#include "core/integers.h"
 #include "core/threads.h"
 
 namespace sparsek::bsr::cpu {

@@ -1,23 +1,14 @@
-#include <algorithm>
-
 #include "bsr_gemm/backends.h"
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/products.h"
+#include "bsr_gemm/tma_limits.h"
 #include "core/cuda_check.h"
 #include "core/tensor_cores.h"
 
 namespace sparsek::bsr::sm90 {
 namespace {
 
-constexpr std::int64_t kMaxExtent = std::int64_t{1} << 30;  // coordinates are 32-bit
 constexpr int kNarrowestTile = 64;
-
-bool takes_block(const BlockShape& block) {
-  const auto takes = [](std::int64_t extent) {
-    return extent == 16 || extent == 32 || extent == 64 || extent == 128;
-  };
-  return takes(block.rows) && takes(block.cols);
-}
 
 Reason available() { return why_no_gpu(90); }
 
@@ -33,24 +24,16 @@ Reason supports(const Problem& p) {
                   {"out", p.out_block, p.out_access, p.out_planned}};
   for (const auto& matrix : matrices) {
     if (matrix.block.rows == 0) continue;  // dense
-    if (!takes_block(matrix.block)) {
-      return cat(matrix.name, " has blocks of ", matrix.block.rows, "x", matrix.block.cols,
-                 ", expected 16, 32, 64 or 128 each way");
-    }
+    if (Reason reason = why_not_block(matrix.name, matrix.block)) return reason;
     if (!matrix.planned) return cat(matrix.name, " has no plan (make_bsr_plan)");
   }
   for (const auto& matrix : matrices) {
-    if (matrix.access.axis < 0) return cat(matrix.name, " has no contiguous axis");
-    if (&matrix.access != &p.out_access && matrix.access.alignment < 16) {
-      return cat(matrix.name, " has an address or strides that are multiples of ",
-                 matrix.access.alignment, " bytes, expected 16 (TMA), and no negative strides");
-    }
+    if (Reason reason = why_not_axis(matrix.name, matrix.access)) return reason;
+    if (&matrix.access == &p.out_access) continue;  // stored by threads
+    if (Reason reason = why_not_alignment(matrix.name, matrix.access)) return reason;
   }
   if (p.k == 0) return "k is 0, expected at least one block";
-  if (std::max({p.m, p.n, p.k}) >= kMaxExtent) {
-    return cat("the largest of m, n, k is ", std::max({p.m, p.n, p.k}), ", expected less than ",
-               kMaxExtent);
-  }
+  if (Reason reason = why_not_extents(p)) return reason;
   if (num_tiles(p, kNarrowestTile) >= kMaxExtent) {
     return cat("the result has ", num_tiles(p, kNarrowestTile), " tiles, expected less than ",
                kMaxExtent);

@@ -17,9 +17,6 @@ template <class C>
 struct Consumer {
   using Element = typename C::Element;
   using L = Layouts<C>;
-  static constexpr cute::GMMA::Major gmma(Major major) {
-    return major == Major::k ? cute::GMMA::Major::K : cute::GMMA::Major::MN;
-  }
   using TiledMma = decltype(cute::make_tiled_mma(
       cute::GMMA::ss_op_selector<
           Element, Element, float,

@@ -11,6 +11,10 @@
 
 namespace sparsek::bsr::sm90 {
 
+constexpr cute::GMMA::Major gmma(Major major) {
+  return major == Major::k ? cute::GMMA::Major::K : cute::GMMA::Major::MN;
+}
+
 /// The shared memory of a stage. A TMA box lands as lines of contiguous elements, swizzled over
 /// their width:
 ///   k contiguous            (64 / inner) slices of `rows` lines of `inner` elements

@@ -1,14 +1,14 @@
 #pragma once
 
-#include <cutlass/arch/barrier.h>
-
 #include <cute/tensor.hpp>
 
+#include "bsr_gemm/sm90/begin.cuh"
 #include "bsr_gemm/sm90/epilogue.cuh"
 #include "bsr_gemm/sm90/layouts.cuh"
 #include "bsr_gemm/sm90/pair_producer.cuh"
 #include "bsr_gemm/sm90/pair_rounds.h"
 #include "primitives/barrier.cuh"
+#include "primitives/quad.cuh"
 
 // Two sparse operands of blocks of 64 and 128, and a result of 16 bits with contiguous rows: a CTA
 // computes several tiles, and its producer lists and loads the next one while this one is
@@ -37,22 +37,6 @@ class ManyPairTiles {
   const Params& p_;
   PairRounds rounds_;
 };
-
-/// Register i of lane q of every four becomes register q of lane i.
-__device__ inline void transpose_quad(std::uint32_t (&r)[4]) {
-  const int q = threadIdx.x % 4;
-#pragma unroll
-  for (int bit = 1; bit <= 2; bit *= 2) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (i & bit) continue;
-      const bool upper = (q & bit) != 0;
-      const std::uint32_t sent = upper ? r[i] : r[i | bit];
-      const std::uint32_t got = __shfl_xor_sync(0xffffffffu, sent, bit);
-      (upper ? r[i] : r[i | bit]) = got;
-    }
-  }
-}
 
 /// A warp group that multiplies 64 rows of the tiles.
 template <class C>
@@ -117,10 +101,6 @@ class PairConsumer {
   }
 
  private:
-  static constexpr cute::GMMA::Major gmma(Major major) {
-    return major == Major::k ? cute::GMMA::Major::K : cute::GMMA::Major::MN;
-  }
-
   /// Moves to the next stage where this group of rows has a block.
   __device__ bool find() {
     while (!last_) {
@@ -185,20 +165,7 @@ template <class C>
 __global__ void __launch_bounds__(C::kBoundThreads, C::kCtasPerSm)
     pair_kernel(const __grid_constant__ Params p) {
   extern __shared__ unsigned char raw_smem[];
-  auto& smem = *reinterpret_cast<SharedStorage<C>*>(
-      (reinterpret_cast<std::uintptr_t>(raw_smem) + 1023) / 1024 * 1024);
-  if (threadIdx.x == 128 * kConsumerGroups) {  // the first copies wait for the descriptors
-    cute::prefetch_tma_descriptor(&p.sparse_map);
-    cute::prefetch_tma_descriptor(&p.dense_map);
-  }
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < C::kStages; ++i) {
-      cutlass::arch::ClusterBarrier::init(&smem.full[i], 1);
-      cutlass::arch::ClusterBarrier::init(&smem.empty[i], 4 * kConsumerGroups);
-    }
-    cutlass::arch::fence_barrier_init();
-  }
-  __syncthreads();
+  auto& smem = begin<C>(raw_smem, p.sparse_map, p.dense_map);
   const int group = threadIdx.x / 128;
   if (group == kConsumerGroups) {
     PairProducer<C, ManyPairTiles>(p, smem).run();

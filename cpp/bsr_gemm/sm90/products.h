@@ -5,7 +5,7 @@
 
 #include "bsr_gemm/problem.h"
 #include "bsr_gemm/sm90/launch.h"
-#include "core/ceil_div.h"
+#include "core/integers.h"
 #include "primitives/tensor_map.h"
 
 namespace sparsek::bsr::sm90 {
@@ -22,12 +22,6 @@ std::int64_t num_tiles(const Problem& problem, int tile_cols);
 /// How many CTAs share a tile where there are few: a power of two, as many as leave each an SM of
 /// its own.
 int split_of(std::int64_t tiles, int num_sms);
-
-inline int log2_of(std::int64_t power) {
-  int log2 = 0;
-  while ((std::int64_t{1} << log2) < power) ++log2;
-  return log2;
-}
 
 inline Major major_of(const Access& access, int k_axis) {
   return access.axis == k_axis ? Major::k : Major::free;

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cutlass/arch/barrier.h>
 #include <cutlass/arch/reg_reconfig.h>
 
+#include "bsr_gemm/sm90/begin.cuh"
 #include "bsr_gemm/sm90/launch.h"
 #include "bsr_gemm/sm90/sampled_consumer.cuh"
 #include "bsr_gemm/sm90/sampled_producer.cuh"
@@ -15,20 +15,7 @@ template <class C>
 __global__ void __launch_bounds__(C::kThreads, 1)
     sampled_kernel(const __grid_constant__ SampledParams p) {
   extern __shared__ unsigned char raw_smem[];
-  auto& smem = *reinterpret_cast<SharedStorage<C>*>(
-      (reinterpret_cast<std::uintptr_t>(raw_smem) + 1023) / 1024 * 1024);
-  if (threadIdx.x == 128 * kConsumerGroups) {  // the first copies wait for the descriptors
-    cute::prefetch_tma_descriptor(&p.row_map);
-    cute::prefetch_tma_descriptor(&p.col_map);
-  }
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < C::kStages; ++i) {
-      cutlass::arch::ClusterBarrier::init(&smem.full[i], 1);
-      cutlass::arch::ClusterBarrier::init(&smem.empty[i], 4 * kConsumerGroups);
-    }
-    cutlass::arch::fence_barrier_init();
-  }
-  __syncthreads();
+  auto& smem = begin<C>(raw_smem, p.row_map, p.col_map);
 
   const int group = threadIdx.x / 128;
   if (group == kConsumerGroups) {
@@ -43,7 +30,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
 template <class Element, Major kRows, Major kCols, int kInner>
 void launch_sampled_config(const SampledParams& params, int ctas, cudaStream_t stream) {
   using C = Config<Element, kRows, kCols, kInner, kSampledCols, 4, Kind::sampled>;
-  constexpr int kSmemBytes = sizeof(SharedStorage<C>) + 1024;
+  constexpr int kSmemBytes = smem_bytes<C>();
   cuda_check(cudaFuncSetAttribute(sampled_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   kSmemBytes),
              "bsr_gemm: sm90");

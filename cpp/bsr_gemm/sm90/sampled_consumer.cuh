@@ -35,10 +35,6 @@ class SampledConsumer {
   }
 
  private:
-  static constexpr cute::GMMA::Major gmma(Major major) {
-    return major == Major::k ? cute::GMMA::Major::K : cute::GMMA::Major::MN;
-  }
-
   template <int kCols>
   __device__ void multiply(const SampledTile& tile) {
     using namespace cute;

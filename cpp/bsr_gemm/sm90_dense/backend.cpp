@@ -4,21 +4,14 @@
 #include "bsr_gemm/backends.h"
 #include "bsr_gemm/sm90_dense/choice.h"
 #include "bsr_gemm/sm90_dense/kernels.h"
+#include "bsr_gemm/tma_limits.h"
 #include "core/cuda_check.h"
 #include "core/tensor_cores.h"
 
 namespace sparsek::bsr::sm90_dense {
 namespace {
 
-constexpr std::int64_t kMaxExtent = std::int64_t{1} << 30;        // coordinates are 32-bit
 constexpr std::int64_t kMaxCopyCols = std::int64_t{512} * 65535;  // a grid axis
-
-bool takes_block(const BlockShape& block) {
-  const auto takes = [](std::int64_t extent) {
-    return extent == 16 || extent == 32 || extent == 64 || extent == 128;
-  };
-  return takes(block.rows) && takes(block.cols);
-}
 
 Reason available() { return why_no_gpu(90); }
 
@@ -37,24 +30,17 @@ Reason supports(const Problem& p) {
                   {"c", p.out_block, p.c_access, p.adds_c}};
   for (const auto& matrix : matrices) {
     if (!matrix.used) continue;
-    if (matrix.block.rows != 0 && !takes_block(matrix.block)) {
-      return cat(matrix.name, " has blocks of ", matrix.block.rows, "x", matrix.block.cols,
-                 ", expected 16, 32, 64 or 128 each way");
+    if (matrix.block.rows != 0) {
+      if (Reason reason = why_not_block(matrix.name, matrix.block)) return reason;
     }
-    if (matrix.access.axis < 0) return cat(matrix.name, " has no contiguous axis");
-    if (matrix.access.alignment < 16) {
-      return cat(matrix.name, " has an address or strides that are multiples of ",
-                 matrix.access.alignment, " bytes, expected 16 (TMA), and no negative strides");
-    }
+    if (Reason reason = why_not_axis(matrix.name, matrix.access)) return reason;
+    if (Reason reason = why_not_alignment(matrix.name, matrix.access)) return reason;
   }
   if (p.adds_c && p.c_access.axis != p.out_access.axis) {
     return "c and out are contiguous along different axes";
   }
   if (p.k == 0) return "k is 0, expected at least 1";
-  if (std::max({p.m, p.n, p.k}) >= kMaxExtent) {
-    return cat("the largest of m, n, k is ", std::max({p.m, p.n, p.k}), ", expected less than ",
-               kMaxExtent);
-  }
+  if (Reason reason = why_not_extents(p)) return reason;
   if (p.product == Product::dense) return std::nullopt;
   if (std::max(p.n, p.k) > kMaxCopyCols) {
     return cat("the larger of n and k is ", std::max(p.n, p.k), ", expected at most ",

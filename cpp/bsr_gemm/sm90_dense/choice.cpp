@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/ceil_div.h"
+#include "core/integers.h"
 #include "core/message.h"
 
 namespace sparsek::bsr::sm90_dense {

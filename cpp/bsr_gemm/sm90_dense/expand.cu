@@ -4,6 +4,7 @@
 
 #include "bsr_gemm/sm90_dense/kernels.h"
 #include "core/cuda_check.h"
+#include "core/integers.h"
 
 namespace sparsek::bsr::sm90_dense {
 namespace {
@@ -88,12 +89,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-int log2_of(std::int64_t power) {
-  int log2 = 0;
-  while ((std::int64_t{1} << log2) < power) ++log2;
-  return log2;
-}
-
 }  // namespace
 
 void expand(const BsrMatrixView& matrix, const DenseMatrix& to, cudaStream_t stream) {
@@ -108,8 +103,8 @@ void expand(const BsrMatrixView& matrix, const DenseMatrix& to, cudaStream_t str
   const bool across = to.contiguous_axis == 0;
   const Values values{static_cast<const std::uint16_t*>(matrix.values.data),
                       matrix.values.stride[0], matrix.values.stride[across ? 2 : 1]};
-  const dim3 grid(static_cast<unsigned>((matrix.rows + kRows - 1) / kRows),
-                  static_cast<unsigned>((matrix.cols + kCols - 1) / kCols));
+  const dim3 grid(static_cast<unsigned>(ceil_div(matrix.rows, kRows)),
+                  static_cast<unsigned>(ceil_div(matrix.cols, kCols)));
   const auto kernel = across ? expand_kernel<true> : expand_kernel<false>;
   kernel<<<grid, kThreads, 0, stream>>>(structure, values, static_cast<std::uint16_t*>(to.data),
                                         to.stride);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/ceil_div.h"
+#include "core/integers.h"
 #include "core/message.h"
 
 namespace sparsek::bsr::wmma {

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cutlass/arch/barrier.h>
+
+#include "bsr_gemm/sm90/layouts.cuh"
+
+namespace sparsek::bsr::sm90 {
+
+/// What a kernel begins with: where its storage lies, and its stages' barriers. `sparse_map` is
+/// that of the rows' operand, `dense_map` of the columns'.
+template <class C>
+__device__ __forceinline__ SharedStorage<C>& begin(unsigned char* raw_smem,
+                                                   const CUtensorMap& sparse_map,
+                                                   const CUtensorMap& dense_map) {
+  auto& smem = *reinterpret_cast<SharedStorage<C>*>(
+      (reinterpret_cast<std::uintptr_t>(raw_smem) + 1023) / 1024 * 1024);
+  if (threadIdx.x == 128 * kConsumerGroups) {  // the first copies wait for the descriptors
+    if constexpr (C::kSparseByTma) cute::prefetch_tma_descriptor(&sparse_map);
+    cute::prefetch_tma_descriptor(&dense_map);
+  }
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < C::kStages; ++i) {
+      cutlass::arch::ClusterBarrier::init(&smem.full[i], 1 + (C::kSparseByTma ? 0 : 128));
+      cutlass::arch::ClusterBarrier::init(&smem.empty[i], 4 * kConsumerGroups);
+    }
+    cutlass::arch::fence_barrier_init();
+  }
+  __syncthreads();
+  return smem;
+}
+
+template <class C>
+constexpr int smem_bytes() {
+  return sizeof(SharedStorage<C>) + 1024;
+}
+
+}  // namespace sparsek::bsr::sm90
