@@ -13,6 +13,8 @@ FLUSH_BYTES = 256 << 20  # several times the L2 of any GPU
 # To spend on warming up, and on the repeats of one measurement: as triton.testing.do_bench, by which others measure.
 # Longer at a stretch, and the power limit lowers the clock, by 3 to 10 % for large problems on an H200.
 WARM_UP_SECONDS, SECONDS = 0.025, 0.1
+# Before each measurement the GPU rests, so that what ran just before does not decide at which clock it starts.
+REST_SECONDS = 0.25
 WARM_UP, FEWEST, MOST = 3, 5, 100
 
 Call = Callable[[int], Any]  # runs on one set of inputs, given by its number
@@ -43,6 +45,8 @@ class Timer:
         return self._repeated(call, num_sets)
 
     def _repeated(self, call: Call, num_sets: int) -> float:
+        torch.cuda.synchronize()
+        time.sleep(REST_SECONDS)
         first = self._once(call, 0)
         second = self._once(call, 1 % num_sets)  # the first may compile
         slow = second > 100

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 namespace sparsek::ptx {
 
 /// Waits until the grids that this one depends on have finished and their writes are visible
@@ -9,6 +11,17 @@ __device__ inline void griddepcontrol_wait() { asm volatile("griddepcontrol.wait
 /// Lets the next grid in the stream start its prologue.
 __device__ inline void griddepcontrol_launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;");
+}
+
+/// What was written before it is seen by whoever reads the value with load_acquire.
+__device__ inline void store_release(std::uint32_t* to, std::uint32_t value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+
+__device__ inline std::uint32_t load_acquire(const std::uint32_t* from) {
+  std::uint32_t value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
 }
 
 /// 2^x, with results below the smallest normal number flushed to zero.

@@ -98,6 +98,54 @@ def test_unequal_rows_of_many_tiles(block, rows, free, rng):
     reference.assert_close(transposed, expected.T, lowprec.T)
 
 
+@pytest.mark.parametrize("options", [{}, {"beta": 0.5, "out_dtype": torch.float32}, {"transposed": True}], ids=str)
+@pytest.mark.parametrize("block", [16, 32, 64, 128])
+@pytest.mark.parametrize("product", ONE_SPARSE)
+def test_long_rows(product, block, options, rng):
+    """A tile of the longest rows is more than a CTA's share of all: several CTAs add it up."""
+    blocks = 5120 // block
+    density = rng.choice([0, 0.01, 0.05], blocks)
+    density[[blocks // 7, blocks - 1]] = 1
+    density[blocks // 3] = 0.5
+    density = density[:, None] if product == "sparse_dense" else density[None]
+    check(
+        product,
+        "sm90",
+        torch.float16,
+        rng,
+        block=(block, block),
+        size=(blocks, blocks, blocks),
+        density=density,
+        free=1000,
+        **options,
+    )
+
+
+def test_long_rows_in_a_graph(rng):
+    """The sums that CTAs leave to others are found by every replay, and are the same."""
+    rows = np.concatenate([np.zeros(64, np.int64), np.arange(1, 64)])
+    columns = torch.from_numpy(np.concatenate([np.arange(64), np.arange(1, 64)]).astype(np.int32)).cuda()
+    offsets = torch.from_numpy(np.searchsorted(rows, np.arange(65))).cuda()
+    values = torch.from_numpy(rng.standard_normal((127, 128, 128), dtype=np.float32)).cuda().half()
+    matrix = BSRMatrix(values, offsets, columns, (8192, 8192))  # one full row, and a diagonal
+    x = dense(rng, 8192, 1024, torch.float16, "cuda")
+    out = bsr_gemm(matrix, x, backend="sm90")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        bsr_gemm(matrix, x, out=out, backend="sm90")
+    for _ in range(2):
+        matrix.values.normal_()
+        out.fill_(float("nan"))
+        graph.replay()
+        full = torch.as_tensor(matrix.to_dense())
+        lowprec = reference.matmul(full, x, 1.0, None, 0.0, dtype=torch.float16)
+        reference.assert_close(out, reference.matmul(full, x, 1.0, None, 0.0), lowprec)
+        first = out.clone()
+        for _ in range(20):
+            graph.replay()
+            assert torch.equal(out, first)
+
+
 @pytest.mark.parametrize("block", [16, 32, 128])
 def test_garbage_in_unchecked_structure(block, rng):
     x = torch.ones(4 * block, 4 * block, device="cuda", dtype=torch.float16)

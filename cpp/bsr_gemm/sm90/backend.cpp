@@ -41,7 +41,10 @@ Reason supports(const Problem& p) {
   return std::nullopt;
 }
 
-std::size_t workspace_bytes(const Problem&) { return 0; }
+std::size_t workspace_bytes(const Problem& p) {
+  const bool one_sparse = p.product == Product::sparse_dense || p.product == Product::dense_sparse;
+  return one_sparse && p.workspace_offered ? bytes_of_sums(p) : 0;
+}
 
 void run(const Problem& p, const BsrGemmArgs& args) {
   switch (p.product) {

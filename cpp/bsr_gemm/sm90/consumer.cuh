@@ -9,6 +9,7 @@
 #include "bsr_gemm/sm90/layouts.cuh"
 #include "bsr_gemm/sm90/tiles.cuh"
 #include "primitives/barrier.cuh"
+#include "primitives/ptx.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -131,6 +132,40 @@ struct Consumer {
     return part == 0;
   }
 
+  /// A stretch's sums of a tile that it does not begin; always added in the same order.
+  template <class Acc>
+  static __device__ void leave_sums(const Params& p, std::int32_t stretch, int group,
+                                    const Acc& acc) {
+    constexpr int kFours = decltype(cute::size(acc))::value / 4;
+    const std::int64_t place = stretch * kConsumerGroups + group;
+    auto* const to = reinterpret_cast<float4*>(p.sums) + place * (kFours * 128) + threadIdx.x % 128;
+#pragma unroll
+    for (int i = 0; i < kFours; ++i) {
+      to[i * 128] = make_float4(acc(4 * i), acc(4 * i + 1), acc(4 * i + 2), acc(4 * i + 3));
+    }
+    __threadfence();
+    cutlass::arch::NamedBarrier::sync(128, 1 + group);
+    if (threadIdx.x % 128 == 0) ptx::store_release(p.sums_ready + place, 1);
+  }
+
+  template <class Acc>
+  static __device__ void add_left(const Params& p, std::int32_t stretch, int group, Acc& acc) {
+    constexpr int kFours = decltype(cute::size(acc))::value / 4;
+    const std::int64_t place = stretch * kConsumerGroups + group;
+    while (ptx::load_acquire(p.sums_ready + place) == 0) {
+    }
+    const auto* const from =
+        reinterpret_cast<const float4*>(p.sums) + place * (kFours * 128) + threadIdx.x % 128;
+#pragma unroll
+    for (int i = 0; i < kFours; ++i) {
+      const float4 sum = __ldcg(from + i * 128);
+      acc(4 * i) += sum.x;
+      acc(4 * i + 1) += sum.y;
+      acc(4 * i + 2) += sum.z;
+      acc(4 * i + 3) += sum.w;
+    }
+  }
+
   static __device__ void run(const Params& p, SharedStorage<C>& smem, int group) {
     using namespace cute;
     const int thread = threadIdx.x % 128;
@@ -190,6 +225,20 @@ struct Consumer {
         if (empty) clear(acc);
         if (!add_parts(smem.staging_of(group), 1 << p.log2_split, acc)) return;
         empty = false;
+      }
+      if constexpr (!C::kOneTile) {
+        if (tile.left || tile.others > 0) {
+          if (empty) clear(acc);
+          empty = false;
+          if (tile.left) {
+            leave_sums(p, tile.stretch, group, acc);
+            continue;
+          }
+#pragma unroll 1
+          for (int other = 1; other <= tile.others; ++other) {
+            add_left(p, tile.stretch + other, group, acc);
+          }
+        }
       }
       const std::int32_t row = tile.group * kTileRows + group * kGroupRows;
       if (!empty) {

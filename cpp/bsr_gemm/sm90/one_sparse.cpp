@@ -2,6 +2,7 @@
 
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/products.h"
+#include "bsr_gemm/sm90/stretches.h"
 #include "core/cuda_check.h"
 #include "core/log.h"
 #include "core/message.h"
@@ -10,12 +11,14 @@ namespace sparsek::bsr::sm90 {
 namespace {
 
 constexpr int kWideTile = 256, kNarrowTile = 64;
+constexpr std::size_t kBytesOfFlags = 8192;  // one for each warp group of each worker
 
 /// The product with the sparse operand on the left: out^T = b^T a^T where b is the sparse one.
 struct Sides {
   OperandSide side;
   BlockShape block;         // (rows, k)
   std::int64_t rows, cols;  // of the result
+  double density;
   Access sparse, dense;
   int sparse_k_axis, dense_k_axis;
   const char *sparse_name, *dense_name;
@@ -23,12 +26,14 @@ struct Sides {
 
 Sides sides_of(const Problem& p) {
   if (p.product == Product::sparse_dense) {
-    return {OperandSide::left, p.a_block, p.m, p.n, p.a_access, p.b_access, 2, 0, "a", "b"};
+    return {OperandSide::left, p.a_block, p.m, p.n, p.a_density, p.a_access,
+            p.b_access,        2,         0,   "a", "b"};
   }
   return {OperandSide::right,
           {p.b_block.cols, p.b_block.rows},
           p.n,
           p.m,
+          p.b_density,
           p.b_access,
           p.a_access,
           1,
@@ -62,6 +67,24 @@ void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, Pa
 }
 
 }  // namespace
+
+std::size_t bytes_of_sums(const Problem& p) {
+  const Sides s = sides_of(p);
+  const std::int64_t workers = p.device.num_sms;
+  if (num_tiles(p, kWideTile) < workers) return 0;  // narrow tiles, whose lists clusters share
+  const std::int64_t block_cols = p.k / s.block.cols;
+  const std::int64_t block_rows = ceil_div(s.rows, s.block.rows);
+  const std::int64_t groups = ceil_div(s.rows, kTileRows);
+  // The merged lists of a group are no shorter than the longest of its rows.
+  const auto stored = static_cast<std::int64_t>(s.density * static_cast<double>(block_rows) *
+                                                static_cast<double>(block_cols));
+  const std::int64_t entries = stored / ceil_div(kTileRows, s.block.rows);
+  const std::int64_t fixed = Stretches::fixed(log2_of(s.block.cols));
+  const std::int64_t longest = std::min(block_cols, stored) + fixed;
+  const std::int64_t panels = ceil_div(s.cols, kWideTile);
+  if (longest * workers <= (entries + groups * fixed) * panels) return 0;
+  return kBytesOfFlags + static_cast<std::size_t>(workers) * kTileRows * kWideTile * sizeof(float);
+}
 
 int split_of(std::int64_t tiles, int num_sms) {
   constexpr int kMostCtas = 8;  // of a cluster
@@ -99,6 +122,10 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   params.num_tiles = static_cast<std::int32_t>(num_tiles(p, key.tile_cols));
   const int split = key.tile_cols == kNarrowTile ? split_of(params.num_tiles, p.device.num_sms) : 1;
   params.log2_split = log2_of(split);
+  if (p.workspace_offered && bytes_of_sums(p) > 0) {
+    params.sums_ready = static_cast<std::uint32_t*>(args.workspace);
+    params.sums = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + kBytesOfFlags);
+  }
   set_sparse(s, matrix.values, key, &params);
   set_dense(s, left ? args.b.dense : args.a.dense, key, &params);
   set_out(p, args, left, &params);
@@ -107,11 +134,18 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
     log_once(cat("bsr_gemm sm90 tile=", kTileRows, "x", key.tile_cols, "x", kTileK,
                  " inner=", key.inner, " sparse=", key.sparse == Major::k ? "k" : "rows",
                  " dense=", key.dense == Major::k ? "k" : "cols", " tiles=", params.num_tiles,
-                 " split=", split));
+                 " split=", split, " long_rows=",
+                 bytes_of_sums(p) == 0 ? "none"
+                 : params.sums         ? "shared"
+                                       : "whole"));
   }
   const DeviceGuard guard(p.device.device);
+  const auto stream = static_cast<cudaStream_t>(args.stream);
+  if (params.sums != nullptr) {
+    cuda_check(cudaMemsetAsync(params.sums_ready, 0, kBytesOfFlags, stream), "bsr_gemm: sm90");
+  }
   const auto launch = key.inner == 16 ? launch_16 : key.inner == 32 ? launch_32 : launch_64;
-  launch(key, params, p.device.num_sms, static_cast<cudaStream_t>(args.stream));
+  launch(key, params, p.device.num_sms, stream);
 }
 
 }  // namespace sparsek::bsr::sm90

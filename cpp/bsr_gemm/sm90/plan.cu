@@ -5,8 +5,10 @@
 #include "bsr_gemm/sm90/config.h"
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/schedule.cuh"
+#include "bsr_gemm/sm90/stretches.h"
 #include "core/cuda_check.h"
 #include "core/device.h"
+#include "core/integers.h"
 
 namespace sparsek::bsr::sm90 {
 namespace {
@@ -222,12 +224,11 @@ void make_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, cuda
   list_kernel<true><<<groups, kListThreads, 0, stream>>>(structure, arrays);
   const int workers = num_workers(matrix);
   if (const std::int32_t panels = scheduled_panels(groups, workers)) {
-    // Storing a tile takes about as long as a list over 256 of k.
     const std::int64_t block_k =
         side == OperandSide::left ? matrix.block_cols() : matrix.block_rows();
     schedule_kernel<<<1, kScheduleThreads, 0, stream>>>(
         arrays.groups, static_cast<std::int32_t>(groups), panels, workers,
-        256.0f / static_cast<float>(block_k), arrays.schedule);
+        static_cast<float>(Stretches::fixed(log2_of(block_k))), arrays.schedule);
   }
   cuda_check(cudaGetLastError(), "make_bsr_plan");
 }

@@ -23,6 +23,10 @@ std::int64_t num_tiles(const Problem& problem, int tile_cols);
 /// its own.
 int split_of(std::int64_t tiles, int num_sms);
 
+/// What sums of parts of long rows take beside a product with one sparse operand; 0 where no row
+/// can be so long that one of its tiles takes longer than a worker's share of all.
+std::size_t bytes_of_sums(const Problem& problem);
+
 inline Major major_of(const Access& access, int k_axis) {
   return access.axis == k_axis ? Major::k : Major::free;
 }

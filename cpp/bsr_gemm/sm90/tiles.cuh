@@ -4,6 +4,7 @@
 
 #include "bsr_gemm/sm90/config.h"
 #include "bsr_gemm/sm90/params.h"
+#include "bsr_gemm/sm90/stretches.h"
 
 namespace sparsek::bsr::sm90 {
 
@@ -14,11 +15,17 @@ struct Tile {
   std::int64_t begin;  // entries of the group
   std::int64_t end;
   std::int32_t steps;  // K tiles
+  // Of a tile that several stretches share: which one this is, whether its sums are left to the one
+  // that begins the tile, or how many others it adds to its own.
+  std::int32_t stretch = 0;
+  bool left = false;
+  std::int32_t others = 0;
 };
 
 /// The tiles of a CTA, in the order in which all roles walk them: one panel of columns after the
 /// other, so that it is read once, in it the longest row groups first. Dealt forwards and
-/// backwards, so that no CTA always has the longer ones, or as the plan's schedule says.
+/// backwards, so that no CTA always has the longer ones, or as the plan's schedule says. With a row
+/// that is too long for that, a stretch of all lists for each CTA.
 template <int kTileCols>
 class Tiles {
  public:
@@ -26,6 +33,13 @@ class Tiles {
       : p_(p),
         worker_(static_cast<std::int32_t>(blockIdx.x)),
         workers_(static_cast<std::int32_t>(gridDim.x)) {
+    if (p.sums != nullptr && stretches().needed(p.lists.groups[0].length)) {
+      // Whoever adds waits for CTAs that were launched before it.
+      stretch_ = workers_ - 1 - worker_;
+      place_ = stretches().begin(stretch_);
+      end_place_ = stretches().begin(stretch_ + 1);
+      return;
+    }
     if (scheduled()) {
       begin_ = p.lists.schedule.begins[worker_];
       end_ = p.lists.schedule.begins[worker_ + 1];
@@ -36,22 +50,58 @@ class Tiles {
     load();
   }
 
-  __device__ bool valid() const { return index_ < p_.num_tiles; }
+  __device__ bool valid() const {
+    if (stretch_ < 0) return index_ < p_.num_tiles;
+    return place_.panel != end_place_.panel || place_.group != end_place_.group ||
+           place_.entry != end_place_.entry;
+  }
 
   /// Moves on; what it loads is not needed before the next call.
   __device__ Tile take() {
+    if (stretch_ >= 0) return take_of_stretch();
     Tile tile;
     tile.group = group_.index;
     tile.col = col_tile_ * kTileCols;
     tile.begin = group_.begin;
     tile.end = group_.begin + group_.length;
-    tile.steps = static_cast<std::int32_t>(
-        ((static_cast<std::int64_t>(group_.length) << p_.log2_block_k) + kTileK - 1) / kTileK);
+    tile.steps = steps_of(tile);
     load();
     return tile;
   }
 
  private:
+  __device__ std::int32_t steps_of(const Tile& tile) const {
+    return static_cast<std::int32_t>((((tile.end - tile.begin) << p_.log2_block_k) + kTileK - 1) /
+                                     kTileK);
+  }
+
+  __device__ Stretches stretches() const {
+    return {p_.lists.begins, p_.lists.num_groups, p_.num_tiles / p_.lists.num_groups, workers_,
+            p_.log2_block_k};
+  }
+
+  __device__ Tile take_of_stretch() {
+    const Place from = place_;
+    const bool ends =
+        from.panel == end_place_.panel && from.group == end_place_.group;  // inside the list
+    const std::int64_t begin = p_.lists.begins[from.group];
+    Tile tile;
+    tile.group = from.group;
+    tile.col = from.panel * kTileCols;
+    tile.begin = begin + from.entry;
+    tile.end = ends ? begin + end_place_.entry : p_.lists.begins[from.group + 1];
+    tile.steps = steps_of(tile);
+    tile.stretch = stretch_;
+    tile.left = from.entry > 0;
+    if (ends && !tile.left) tile.others = stretches().count_inside(from, stretch_ + 1);
+    if (ends) {
+      place_ = end_place_;
+    } else {
+      stretches().next(&place_);
+    }
+    return tile;
+  }
+
   __device__ bool scheduled() const { return p_.lists.schedule.workers > 0; }
 
   /// Reads where the next tile is, without waiting for it.
@@ -90,6 +140,8 @@ class Tiles {
   std::int32_t first_ = 0;                     // tile of the panels that the schedule is at
   std::int32_t next_ = 0, index_ = 0, col_tile_ = 0;
   RowGroup group_{};
+  std::int32_t stretch_ = -1;  // of this CTA; -1: whole tiles
+  Place place_, end_place_;
 };
 
 /// The one tile of a CTA, or a part of its list.

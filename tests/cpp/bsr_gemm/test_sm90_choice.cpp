@@ -1,13 +1,16 @@
-// What the sm90 backend decides before a kernel runs: which problems it takes, and how many CTAs
-// share a tile.
+// What the sm90 backend decides before a kernel runs: which problems it takes, how many CTAs share
+// a tile, and which part of the lists each takes.
 
 #include <algorithm>
+#include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "bsr_gemm/backends.h"
 #include "bsr_gemm/sm90/pair_rounds.h"
 #include "bsr_gemm/sm90/products.h"
+#include "bsr_gemm/sm90/stretches.h"
 #include "check.h"
 
 using namespace sparsek;
@@ -93,6 +96,88 @@ void test_rounds_cover_the_tiles() {
   }
 }
 
+/// A stretch takes what follows the one before it, in whole K tiles; whoever begins a list knows
+/// how many others add to it, and nobody has more than a share and what was rounded.
+void test_stretches_cover_the_lists() {
+  std::mt19937 random(7);
+  for (const int log2_block_k : {4, 5, 6, 7}) {
+    for (const std::int32_t groups : {1, 2, 40, 300}) {
+      for (const std::int32_t panels : {1, 3, 32}) {
+        std::vector<std::int64_t> begins{0};
+        for (std::int32_t i = 0; i < groups; ++i) {
+          const int length = random() % 8 == 0 ? random() % 2000 : random() % 3;
+          begins.push_back(begins.back() + length);
+        }
+        const std::int32_t workers = std::min(132, groups * panels);
+        const sm90::Stretches s{begins.data(), groups, panels, workers, log2_block_k};
+        const std::int64_t fixed = sm90::Stretches::fixed(log2_block_k);
+        const std::int64_t share = s.of_panel() * panels / workers;
+        const std::int64_t step = std::max(1, 64 >> log2_block_k), least = 512 >> log2_block_k;
+        sm90::Place at = s.begin(0);
+        CHECK(at.panel == 0 && at.group == 0 && at.entry == 0);
+        std::vector<std::int64_t> taken(static_cast<std::size_t>(groups) * panels);
+        std::int32_t owed = 0;  // stretches that the last list's first one waits for
+        for (std::int32_t stretch = 0; stretch < workers; ++stretch) {
+          const sm90::Place end = s.begin(stretch + 1);
+          if (at.entry > 0) {
+            CHECK(owed > 0);
+            --owed;
+          }
+          std::int64_t work = 0;
+          while (at.panel != end.panel || at.group != end.group || at.entry != end.entry) {
+            CHECK(at.panel < panels && at.group < groups && at.entry % step == 0);
+            const bool inside = at.panel == end.panel && at.group == end.group;
+            const std::int64_t length = begins[static_cast<std::size_t>(at.group) + 1] -
+                                        begins[static_cast<std::size_t>(at.group)];
+            const std::int64_t entries = (inside ? end.entry : length) - at.entry;
+            CHECK(entries > 0 || length == 0);
+            taken[static_cast<std::size_t>(at.panel) * groups + at.group] += entries;
+            work += entries + fixed;
+            if (at.entry == 0) {
+              CHECK_EQ(owed, 0);
+              if (inside) owed = s.count_inside(at, stretch + 1);
+              CHECK((owed > 0) == inside);
+            }
+            if (inside) {
+              at = end;
+            } else {
+              s.next(&at);
+            }
+          }
+          CHECK(work <= share + 2 * (least + step + fixed));
+        }
+        CHECK(at.panel == panels && owed == 0);
+        for (std::size_t i = 0; i < taken.size(); ++i) {
+          const std::size_t group = i % static_cast<std::size_t>(groups);
+          CHECK_EQ(taken[i], begins[group + 1] - begins[group]);
+        }
+      }
+    }
+  }
+}
+
+/// Memory for shared sums is asked for where one row can be longer than a CTA's share of all.
+void test_room_for_long_rows() {
+  Problem p = problem_of(Product::sparse_dense);
+  p.a_block = {128, 128};
+  p.m = p.n = p.k = 8192;
+  p.a_density = 0.1;
+  CHECK_EQ(sm90::bytes_of_sums(p), 0u);  // equal or not, no tile has a CTA's share
+  p.a_density = 0.02;
+  CHECK(sm90::bytes_of_sums(p) >= 132u * 128 * 256 * 4);
+  CHECK_EQ(sm90::backend().workspace_bytes(p), 0u);  // the caller offers none
+  p.workspace_offered = true;
+  CHECK_EQ(sm90::backend().workspace_bytes(p), sm90::bytes_of_sums(p));
+  p.n = 256;
+  CHECK_EQ(sm90::bytes_of_sums(p), 0u);  // clusters share the lists
+  p = problem_of(Product::dense_sparse);
+  p.b_block = {16, 16};
+  p.m = 1000;
+  p.n = p.k = 5120;
+  p.b_density = 0.02;
+  CHECK(sm90::bytes_of_sums(p) > 0);
+}
+
 }  // namespace
 
 int main() {
@@ -100,5 +185,7 @@ int main() {
   test_declines_with_the_reason();
   test_shared_tiles_fill_the_chip();
   test_rounds_cover_the_tiles();
+  test_stretches_cover_the_lists();
+  test_room_for_long_rows();
   return failures() != 0;
 }
