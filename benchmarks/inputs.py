@@ -81,7 +81,7 @@ def random_structure(case: BsrCase, generator: torch.Generator) -> tuple[torch.T
     count = case.size // case.block
     order = torch.rand(count, count, generator=generator, device=case.device).argsort()
     lengths = torch.tensor(case.row_lengths, device=case.device)
-    if case.zipf:
+    if case.rows != "equal":
         lengths = lengths[torch.randperm(count, generator=generator, device=case.device)]
     kept = torch.arange(count, device=case.device) < lengths[:, None]
     chosen = torch.zeros(count, count, dtype=torch.bool, device=case.device).scatter_(1, order, kept)

@@ -77,4 +77,4 @@ class CusparseBlockedEll(CusparseBsr):
     make = BlockedEll
 
     def declines(self, case: Case) -> str | None:
-        return super().declines(case) or ("rows of unequal length" if case.zipf else None)
+        return super().declines(case) or ("rows of unequal length" if case.rows != "equal" else None)

@@ -110,8 +110,9 @@ class BsrCase:
 
     product  "dsd" BSR x dense, "dds" dense x BSR, "dss" BSR x BSR, "sdd" dense x dense sampled at BSR blocks; the
              letters are result, a, b
-    density  of the blocks; every block row has equally many, as Blocked-ELL needs
-    zipf     but for these, whose block row i has about i^-0.75 times as many, the rows in a random order
+    density  of the blocks
+    rows     "equal": every block row has equally many, as Blocked-ELL needs; "zipf": block row i has about i^-0.75
+             times as many, the rows in a random order; "arrow": one row has all blocks, the others one each
     """
 
     name: str
@@ -120,7 +121,7 @@ class BsrCase:
     size: int
     density: float
     cols: int | None = None  # size; of b in "dsd"
-    zipf: bool = False
+    rows: str = "equal"
     group: str = "bsr_gemm"
     dtype: str = "float16"
     device: str = "cuda"
@@ -135,8 +136,10 @@ class BsrCase:
     def row_lengths(self) -> list[int]:
         """Blocks of each block row; in a Zipf case of the longest, the second, and so on."""
         count = self.size // self.block
-        if not self.zipf:
+        if self.rows == "equal":
             return [self.blocks_in_row] * count
+        if self.rows == "arrow":
+            return [count] + [1] * (count - 1)
         weights = [(i + 1) ** -0.75 for i in range(count)]
         return [min(count, max(1, round(count * self.blocks_in_row * w / sum(weights)))) for w in weights]
 
@@ -166,7 +169,7 @@ class BsrCase:
     @property
     def params(self) -> dict:
         fields = asdict(self) | {"cols": self.num_cols, "nnz": self.nnz}
-        dropped = ("name", "group", "op", "calls_in_graph") + (() if self.zipf else ("zipf",))
+        dropped = ("name", "group", "op", "calls_in_graph") + (("rows",) if self.rows == "equal" else ())
         return {key: value for key, value in fields.items() if key not in dropped}
 
     def estimate(self, backend: str) -> float:
@@ -193,6 +196,7 @@ def _dense() -> list[Case]:
     gqa = {"heads": 32, "kv_heads": 8, "head_dim": 128}
     cases.append(AttentionCase("attn/dense/d128/s8192/gqa32x8/causal", "attention", 8192, **gqa, causal=True))
     cases.append(AttentionCase("attn/decode/d128/s16384/batch16/gqa32x8", "attention", 16384, **gqa, batch=16, q_len=1))
+    cases.append(AttentionCase("attn/decode/d128/s131072/gqa32x8", "attention", 131072, **gqa, q_len=1))
     return cases
 
 
@@ -246,7 +250,8 @@ def _bsr() -> list[Case]:
         for block in (128, 64):
             cases.append(BsrCase(f"bsr/{product}/b{block}/n8192/density0.1", product, block, 8192, 0.1))
     cases.append(BsrCase("bsr/dss/b128/n8192/density0.25", "dss", 128, 8192, 0.25))
-    cases.append(BsrCase("bsr/dsd/b128/n8192/density0.1/zipf", "dsd", 128, 8192, 0.1, zipf=True))
+    cases.append(BsrCase("bsr/dsd/b128/n8192/density0.1/zipf", "dsd", 128, 8192, 0.1, rows="zipf"))
+    cases.append(BsrCase("bsr/dsd/b128/n8192/arrow/cols2048", "dsd", 128, 8192, 2 / 64, cols=2048, rows="arrow"))
     for block, cols in ((128, 64), (64, 16), (64, 64), (64, 256), (32, 64)):  # a pruned weight on a few tokens
         cases.append(BsrCase(f"bsr/dsd/b{block}/n8192/density0.1/cols{cols}", "dsd", block, 8192, 0.1, cols=cols))
     return cases

@@ -14,7 +14,8 @@ import torch
 
 from sparsek import BlockMask, BSRMatrix, attention, bsr_gemm
 
-MASKS = ("dense", "causal", "window", "lists of 128", "lists of 64", "partial", "more tiles than CTAs")
+MASKS = ("dense", "causal", "window", "lists of 128", "lists of 64", "partial")
+LARGE = ("more tiles than CTAs", "more lists than CTAs")
 
 
 def half(rng: np.random.Generator, *shape: int) -> torch.Tensor:
@@ -30,12 +31,16 @@ def attention_reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, allow
 
 
 def attention_case(rng: np.random.Generator, backend: str, head_dim: int, kind: str) -> None:
-    q_len, kv_len, heads, kv_heads = (300, 333, 4, 2) if kind != MASKS[-1] else (2048, 2048, 10, 10)
+    q_len, kv_len, heads, kv_heads = (300, 333, 4, 2)
+    if kind in LARGE:
+        q_len, kv_len, heads, kv_heads = (2048, 2048, 10, 10)
+    elif kind == "one query":
+        q_len, kv_len, heads, kv_heads = (1, 3333, 8, 2)
     q = half(rng, 1, q_len, heads, head_dim)
     k, v = (half(rng, 1, kv_len, kv_heads, head_dim) for _ in range(2))
     query, key = torch.arange(q_len)[:, None] + kv_len - q_len, torch.arange(kv_len)[None]
     allowed, options = torch.ones(q_len, kv_len, dtype=torch.bool), {}
-    if kind in ("causal", MASKS[-1]):
+    if kind in ("causal", LARGE[0], "one query"):
         options["causal"] = True
         allowed &= key <= query
     elif kind == "window":
@@ -86,16 +91,32 @@ def product_case(rng: np.random.Generator, backend: str, block: int, free: int) 
         assert error < 1e-3 * expected.abs().max().item() + 1e-3, f"bsr_gemm {backend} {block} {free} {number}: {error}"
 
 
+def long_rows_case(rng: np.random.Generator, block: int) -> None:
+    """Rows that several CTAs share: one with all blocks among others with one each."""
+    count, free = 2048 // block, 4096
+    columns = np.concatenate([np.arange(count), np.arange(1, count)]).astype(np.int32)
+    offsets = np.concatenate([[0], count + np.arange(count)])
+    values = half(rng, len(columns), block, block)
+    matrix = BSRMatrix(values.cuda(), *(torch.from_numpy(x).cuda() for x in (offsets, columns)), (2048, 2048))
+    x = half(rng, 2048, free)
+    expected = torch.as_tensor(matrix.to_dense()).cpu().float() @ x.float()
+    error = (bsr_gemm(matrix, x.cuda(), backend="sm90").cpu().float() - expected).abs().max().item()
+    assert error < 1e-3 * expected.abs().max().item() + 1e-3, f"bsr_gemm long rows {block}: {error}"
+
+
 def main(operations: list[str]) -> None:
     rng = np.random.default_rng(0)
     count = 0
     if "attention" in operations:
         for backend in ("sm90", "wmma"):
             for head_dim in (64, 128, 256):
-                for kind in MASKS:
+                for kind in (*MASKS, *LARGE, "one query"):
                     attention_case(rng, backend, head_dim, kind)
                     count += 1
     if "bsr_gemm" in operations:
+        for block in (16, 128):
+            long_rows_case(rng, block)
+            count += 1
         for backend in ("sm90", "wmma", "simt", "sm90_dense"):
             for block in (16, 32, 64, 128):
                 for free in (16, 264):

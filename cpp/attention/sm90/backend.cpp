@@ -3,7 +3,9 @@
 
 #include "attention/backends.h"
 #include "attention/fused.h"
+#include "attention/pack_gqa.h"
 #include "attention/sm90/choice.h"
+#include "attention/sm90/splits.h"
 #include "core/cuda_check.h"
 #include "core/tensor_cores.h"
 #include "primitives/tensor_map.h"
@@ -36,15 +38,17 @@ Reason supports(const Problem& p) {
                  " bytes, expected 16 (TMA), and no negative strides");
     }
   }
-  if (choose(p).num_tiles > std::int64_t{0x7fffffff}) {
+  if (choose(pack_gqa(p)).num_tiles > std::int64_t{0x7fffffff}) {
     return cat("batch * heads is ", p.batch * p.num_q_heads,
                ", too many tiles to count in 32 bits");
   }
   return std::nullopt;
 }
 
-std::size_t workspace_bytes(const Problem& p) {
+std::size_t workspace_bytes(const Problem& asked) {
+  const Problem p = pack_gqa(asked);
   const Choice choice = choose(p);
+  if (choice.log2_splits > 0) return bytes_of_parts(p, choice.log2_splits);
   if (!choice.counted) return 0;
   return kProgressBytes + (p.has_mask ? static_cast<std::size_t>(choice.num_tiles) * 4 : 0);
 }
@@ -69,8 +73,16 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
     params.k = map_of("k", args.k, kernel.box_columns_k, params.pieces.keys);
     params.v = map_of("v", args.v, kernel.box_columns_v, params.pieces.keys);
   }
-  params.out = output_of(p, args);
-  params.lse = lse_of(args);
+  params.log2_splits = choice.log2_splits;
+  params.split_keys = static_cast<std::int32_t>(choice.split_keys);
+  if (choice.log2_splits > 0) {
+    const Parts parts = parts_of(p, choice.log2_splits, args.workspace);
+    params.out = parts.out;
+    params.lse = parts.lse;
+  } else {
+    params.out = output_of(p, args);
+    params.lse = lse_of(args);
+  }
   params.band = p.band;
   if (p.has_mask) params.mask = *args.mask;
   params.q_len = static_cast<std::int32_t>(p.q_len);
@@ -90,7 +102,9 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   return params;
 }
 
-void run(const Problem& p, const AttentionArgs& args) {
+void run(const Problem& asked, const AttentionArgs& asked_args) {
+  const Problem p = pack_gqa(asked);
+  const AttentionArgs args = pack_gqa(asked, asked_args);
   const DeviceGuard guard(p.device.device);
   const auto stream = static_cast<cudaStream_t>(args.stream);
   const Choice choice = choose(p);
@@ -102,6 +116,10 @@ void run(const Problem& p, const AttentionArgs& args) {
     start_tiles(params.schedule, stream);
   }
   choice.kernel->launch(p.dtype, params, choice.num_ctas, stream);
+  if (choice.log2_splits > 0) {
+    const Parts parts{params.out, params.lse, choice.log2_splits};
+    add_parts(p, parts, output_of(p, args), lse_of(args), stream);
+  }
 }
 
 }  // namespace

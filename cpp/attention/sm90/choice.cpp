@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attention/fused.h"
+#include "attention/sm90/splits.h"
 #include "core/integers.h"
 #include "core/message.h"
 
@@ -61,6 +62,25 @@ int section_of(const Problem& p) {
       std::min<std::int64_t>(kv_heads * (p.num_q_heads / p.num_kv_heads), p.num_q_heads * p.batch));
 }
 
+/// Fewer tiles of keys than this are not worth the sum of the parts.
+constexpr std::int64_t kLeastTilesOfSplit = 4;
+
+/// See splits.h.
+void split_keys(const Problem& p, std::int64_t slots, Choice* choice) {
+  const std::int64_t queries = std::min<std::int64_t>(choice->kernel->tile_q, p.q_len);
+  const std::int64_t keys =  // that a tile may see
+      std::min(p.kv_len, p.band.end_shift - p.band.begin_shift + queries - 1);
+  const std::int64_t tile_kv = choice->kernel->tile_kv;
+  const auto parts = [&] { return std::int64_t{1} << (choice->log2_splits + 1); };
+  while (choice->log2_splits < kMostLog2Splits && choice->num_tiles * parts() <= slots &&
+         keys >= parts() * kLeastTilesOfSplit * tile_kv) {
+    ++choice->log2_splits;
+  }
+  if (choice->log2_splits == 0) return;
+  const std::int64_t tiles = ceil_div(keys, tile_kv);
+  choice->split_keys = ceil_div(tiles, std::int64_t{1} << choice->log2_splits) * tile_kv;
+}
+
 }  // namespace
 
 Choice choose(const Problem& p) {
@@ -80,6 +100,10 @@ Choice choose(const Problem& p) {
   choice.num_q_tiles = tiles_of(*choice.kernel, p);
   choice.num_tiles = choice.num_q_tiles * p.num_q_heads * p.batch;
   const std::int64_t slots = slots_of(*choice.kernel, p);
+  if (!p.has_mask) {
+    split_keys(p, slots, &choice);
+    choice.num_tiles <<= choice.log2_splits;
+  }
   // With fewer tiles than teams, a tile for each CTA before any has two.
   choice.num_ctas =
       static_cast<int>(std::min<std::int64_t>(choice.num_tiles, slots / choice.kernel->teams));
@@ -97,7 +121,7 @@ std::string to_string(const Choice& choice) {
              choice.section   ? "longest first"
              : choice.counted ? "longest list first"
                               : "in order",
-             " ctas=", choice.num_ctas);
+             " ctas=", choice.num_ctas, " splits=", 1 << choice.log2_splits);
 }
 
 }  // namespace sparsek::attn::sm90

@@ -70,7 +70,10 @@ class Producer {
       load(scheduler, tile, q_begin % static_cast<std::int32_t>(params_.mask.q_block), shared,
            stream);
     } else {
-      RangeStream stream(visible, C::kTileKv);
+      const std::int32_t part = tile.batch & ((1 << params_.log2_splits) - 1);
+      const KeyRange range =
+          params_.log2_splits > 0 ? part_of(visible, part, params_.split_keys) : visible;
+      RangeStream stream(range, C::kTileKv);
       load(scheduler, tile, 0, shared, stream);
     }
   }
@@ -94,6 +97,7 @@ class Producer {
     // looked up when the last loads but a few are on their way: nobody waits for it, and no CTA
     // keeps one that another could begin.
     const std::int32_t kv_head = tile.head / params_.group;
+    const std::int32_t batch = C::kLists ? tile.batch : tile.batch >> params_.log2_splits;
     std::int32_t v_key = 0;
     bool looked_up = false;
     for (bool first = true, last = false; !last; first = false) {
@@ -106,12 +110,12 @@ class Producer {
         const std::int32_t key =
             piece.key == kAbsent ? static_cast<std::int32_t>(params_.band.kv_len) : piece.key;
         load_boxes<C::kHeadDim, C::kSlabK>(params_.k, storage_.ring_k, k_state_,
-                                           storage_.k[k_state_.stage()], key, kv_head, tile.batch);
+                                           storage_.k[k_state_.stage()], key, kv_head, batch);
         k_state_.advance();
         if (first) {
-          load_q(work);
+          load_q(work, batch);
         } else {
-          load_v(v_key, kv_head, tile.batch);
+          load_v(v_key, kv_head, batch);
         }
         v_key = key;
       }
@@ -121,7 +125,7 @@ class Producer {
       }
       if (!last) stream.advance();
     }
-    if (!empty) load_v(v_key, kv_head, tile.batch);
+    if (!empty) load_v(v_key, kv_head, batch);
   }
 
   __device__ __forceinline__ void announce(const Work& work) {
@@ -133,14 +137,14 @@ class Producer {
     work_state_.advance();
   }
 
-  __device__ __forceinline__ void load_q(const Work& work) {
+  __device__ __forceinline__ void load_q(const Work& work, std::int32_t batch) {
     storage_.ring_q.wait_empty(q_state_);
     if (lane_ == 0) {
       storage_.ring_q.expect_bytes(q_state_, sizeof(storage_.q));
       for (int slab = 0; slab < C::kHeadDim / C::kSlabK; ++slab) {
         cute::SM90_TMA_LOAD_4D::copy(&params_.q, &storage_.ring_q.full[0], kReadOnce,
                                      storage_.q + slab * C::kTileQ * C::kSlabK, slab * C::kSlabK,
-                                     work.q_begin, work.head, work.batch);
+                                     work.q_begin, work.head, batch);
       }
     }
     __syncwarp();

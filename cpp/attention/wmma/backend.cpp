@@ -3,6 +3,7 @@
 
 #include "attention/backends.h"
 #include "attention/fused.h"
+#include "attention/pack_gqa.h"
 #include "attention/wmma/choice.h"
 #include "core/cuda_check.h"
 #include "core/tensor_cores.h"
@@ -20,7 +21,7 @@ Reason supports(const Problem& p) {
     return cat("mask blocks are ", p.q_block, " x ", p.kv_block, ", expected a kv_block that is a ",
                "multiple of ", kGranule, " and a q_block of at most ", kMaxFusedLength);
   }
-  const Choice choice = choose(p);
+  const Choice choice = choose(pack_gqa(p));
   if (choice.kernel == nullptr) {
     return cat(p.device.name, " has ", p.device.max_smem_per_block_bytes,
                " bytes of shared memory for a block, which no kernel for head_dim ", p.head_dim,
@@ -79,7 +80,9 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   return params;
 }
 
-void run(const Problem& p, const AttentionArgs& args) {
+void run(const Problem& asked, const AttentionArgs& asked_args) {
+  const Problem p = pack_gqa(asked);
+  const AttentionArgs args = pack_gqa(asked, asked_args);
   const DeviceGuard guard(p.device.device);
   const Choice choice = choose(p);
   if (log_enabled()) log_once(cat("attention wmma ", to_string(choice)));

@@ -30,10 +30,11 @@ enum class Major : std::uint8_t { k, free };
 
 /// What a kernel multiplies.
 ///   one_sparse   a sparse operand and a dense one
+///   long_rows    the same, where CTAs may share the tiles of a long row
 ///   both_sparse  two sparse ones: the k blocks that a group of rows and a group of columns share
 ///   sampled      two dense ones, at the blocks of a pattern: the rows of a tile lie beside each
 ///                other, its columns are those of blocks from anywhere in the row
-enum class Kind : std::uint8_t { one_sparse, both_sparse, sampled };
+enum class Kind : std::uint8_t { one_sparse, long_rows, both_sparse, sampled };
 
 /// Everything that is decided at compile time. "Sparse" is the operand along a tile's rows, "dense"
 /// the one along its columns, whatever they are.
@@ -48,6 +49,8 @@ struct Config {
   static constexpr int kTileCols = kTileCols_;
   static constexpr int kStages = kStages_;
   static constexpr Kind kKind = kKind_;
+  static constexpr bool kLongRows = kKind == Kind::long_rows;
+  static constexpr bool kOneSparse = kKind == Kind::one_sparse || kLongRows;
   static constexpr bool kBothSparse = kKind == Kind::both_sparse;
   // A CTA for each tile, two on an SM: where the walks over k are short one CTA multiplies while
   // the other stores, and where there are few tiles both load.
@@ -63,9 +66,10 @@ struct Config {
   // 9 warps of two CTAs may have no more than 10 would.
   static constexpr int kBoundThreads = kBothSparse ? 320 : kThreads;
   // TMA takes as long for a line of 32 bytes as for one of 128: the smallest blocks go by cp.async.
-  static constexpr bool kSparseByTma = kInner > 16 || kKind != Kind::one_sparse;
+  static constexpr bool kSparseByTma = kInner > 16 || !kOneSparse;
   // Of one thread; they add up to what a launch gets, where registers are dealt out.
-  static constexpr int kProducerRegisters = !kSparseByTma || (kOneTile && !kBothSparse) ? 56 : 40;
+  static constexpr int kProducerRegisters =
+      !kSparseByTma || kLongRows || (kOneTile && !kBothSparse) ? 56 : 40;
   static constexpr int kConsumerRegisters =
       ((kOneTile ? 3 * 80 : 3 * 168) - kProducerRegisters) / 2 / 8 * 8;
 };

@@ -4,6 +4,7 @@
 
 #include <cute/arch/cluster_sm90.hpp>
 #include <cute/tensor.hpp>
+#include <type_traits>
 
 #include "bsr_gemm/sm90/epilogue.cuh"
 #include "bsr_gemm/sm90/layouts.cuh"
@@ -166,6 +167,8 @@ struct Consumer {
     }
   }
 
+  /// Walk: the tiles of this CTA.
+  template <class Walk>
   static __device__ void run(const Params& p, SharedStorage<C>& smem, int group) {
     using namespace cute;
     const int thread = threadIdx.x % 128;
@@ -182,7 +185,7 @@ struct Consumer {
     constexpr int kStageB = L::kDenseElements * sizeof(Element) / 16;
 
     Reader reader(smem, group);
-    TilesOf<C> tiles(p);
+    Walk tiles(p);
     while (tiles.valid()) {
       const Tile tile = tiles.take();
       reader.begin(C::kBothSparse ? 1 : tile.steps);
@@ -226,7 +229,7 @@ struct Consumer {
         if (!add_parts(smem.staging_of(group), 1 << p.log2_split, acc)) return;
         empty = false;
       }
-      if constexpr (!C::kOneTile) {
+      if constexpr (std::is_same_v<Walk, StretchTiles<C::kTileCols>>) {
         if (tile.left || tile.others > 0) {
           if (empty) clear(acc);
           empty = false;

@@ -10,6 +10,22 @@
 
 namespace sparsek::bsr::sm90 {
 
+template <class C, class Walk>
+__device__ __forceinline__ void run_roles(const Params& p, SharedStorage<C>& smem) {
+  const int group = threadIdx.x / 128;
+  if (group == kConsumerGroups) {
+    if constexpr (C::kBothSparse) {
+      PairProducer<C>(p, smem).run();
+    } else {
+      cutlass::arch::warpgroup_reg_dealloc<C::kProducerRegisters>();
+      Producer<C>(p, smem).template run<Walk>();
+    }
+  } else {
+    if constexpr (!C::kBothSparse) cutlass::arch::warpgroup_reg_alloc<C::kConsumerRegisters>();
+    Consumer<C>::template run<Walk>(p, smem, group);
+  }
+}
+
 /// One warp group fills stages, two multiply 64 rows of the tile each. Persistent CTAs, but where
 /// both operands are sparse.
 template <class C>
@@ -21,19 +37,11 @@ __global__ void __launch_bounds__(C::kBoundThreads, C::kCtasPerSm)
     ptx::griddepcontrol_wait();
     ptx::griddepcontrol_launch_dependents();
   }
-
-  const int group = threadIdx.x / 128;
-  if (group == kConsumerGroups) {
-    if constexpr (C::kBothSparse) {
-      PairProducer<C>(p, smem).run();
-    } else {
-      cutlass::arch::warpgroup_reg_dealloc<C::kProducerRegisters>();
-      Producer<C>(p, smem).run();
-    }
-  } else {
-    if constexpr (!C::kBothSparse) cutlass::arch::warpgroup_reg_alloc<C::kConsumerRegisters>();
-    Consumer<C>::run(p, smem, group);
+  if constexpr (C::kLongRows) {
+    using Shared = StretchTiles<C::kTileCols>;
+    if (Shared::stretches(p).needed(p.lists.groups[0].length)) return run_roles<C, Shared>(p, smem);
   }
+  run_roles<C, TilesOf<C>>(p, smem);
 }
 
 }  // namespace sparsek::bsr::sm90

@@ -40,6 +40,9 @@ template <class Element, Major kSparse, Major kDense, int kInner>
 void launch_tile(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream) {
   if (key.tile_cols == 64) {
     launch_config<Config<Element, kSparse, kDense, kInner, 64, 4>>(params, num_sms, stream);
+  } else if (params.sums != nullptr) {
+    launch_config<Config<Element, kSparse, kDense, kInner, 256, 4, Kind::long_rows>>(
+        params, num_sms, stream);
   } else {
     launch_config<Config<Element, kSparse, kDense, kInner, 256, 4>>(params, num_sms, stream);
   }

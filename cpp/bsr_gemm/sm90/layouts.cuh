@@ -26,7 +26,7 @@ struct Layouts {
   static constexpr bool kSampled = C::kKind == Kind::sampled;
   static constexpr int kSparseInner = kSampled ? 64 : C::kInner;
   // The dense operand beside a sparse one comes in slices of k, by lines as long as they get.
-  static constexpr bool kDenseInSlices = C::kKind == Kind::one_sparse && C::kDense == Major::free;
+  static constexpr bool kDenseInSlices = C::kOneSparse && C::kDense == Major::free;
   static constexpr int kDenseInner =
       kDenseInSlices || (kSampled && C::kDense == Major::k) ? 64 : C::kInner;
 

@@ -82,7 +82,7 @@ std::size_t bytes_of_sums(const Problem& p) {
   const std::int64_t fixed = Stretches::fixed(log2_of(s.block.cols));
   const std::int64_t longest = std::min(block_cols, stored) + fixed;
   const std::int64_t panels = ceil_div(s.cols, kWideTile);
-  if (longest * workers <= (entries + groups * fixed) * panels) return 0;
+  if (4 * longest * workers <= 5 * (entries + groups * fixed) * panels) return 0;
   return kBytesOfFlags + static_cast<std::size_t>(workers) * kTileRows * kWideTile * sizeof(float);
 }
 

@@ -39,10 +39,11 @@ class Producer {
     log2_rows_in_group_ = max(0, kLog2GroupRows + 1 - p.log2_block_rows);
   }
 
+  template <class Walk>
   __device__ void run() {
     int stage = 0;
     std::uint32_t phase = 0;
-    TilesOf<C> tiles(p_);
+    Walk tiles(p_);
     while (tiles.valid()) {
       const Tile tile = tiles.take();
       if constexpr (C::kOneTile) prefetch_lists(tile);

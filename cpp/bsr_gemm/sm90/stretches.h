@@ -10,7 +10,7 @@ namespace sparsek::bsr::sm90 {
 /// the groups of rows in their own order.
 struct Place {
   std::int32_t panel = 0, group = 0;
-  std::int64_t entry = 0;  // of the group's list
+  std::int32_t entry = 0;  // of the group's list
 };
 
 /// The walk, cut into a stretch of equal work for each worker wherever that is, for rows so long
@@ -32,9 +32,10 @@ struct Stretches {
     return begins[num_groups] + num_groups * fixed(log2_block_k);
   }
 
-  /// Whether a tile of a list so long needs more than one worker.
+  /// Whether a tile of a list so long is worth more than one worker: leaving sums and adding them
+  /// takes some time too.
   __host__ __device__ bool needed(std::int64_t longest) const {
-    return longest + fixed(log2_block_k) > of_panel() * panels / workers;
+    return 4 * (longest + fixed(log2_block_k)) > 5 * (of_panel() * panels / workers);
   }
 
   /// Where a stretch begins, and the one before it ends. Two neighbours in one list are never the
@@ -54,11 +55,10 @@ struct Stretches {
     const std::int64_t length = begins[place.group + 1] - begins[place.group];
     const std::int64_t step = log2_block_k < 6 ? 64 >> log2_block_k : 1;
     const std::int64_t least = 512 >> log2_block_k;
-    place.entry = (in_panel - place_of(place.group)) / step * step;
-    if (place.entry < least) {
-      place.entry = 0;
-    } else if (place.entry + least > length) {
-      place.entry = 0;
+    const std::int64_t entry = (in_panel - place_of(place.group)) / step * step;
+    if (entry >= least && entry + least <= length) {
+      place.entry = static_cast<std::int32_t>(entry);
+    } else if (entry >= least) {
       next(&place);
     }
     return place;

@@ -22,10 +22,13 @@ struct Tile {
   std::int32_t others = 0;
 };
 
+__device__ inline std::int32_t steps_of(const Params& p, std::int64_t entries) {
+  return static_cast<std::int32_t>(((entries << p.log2_block_k) + kTileK - 1) / kTileK);
+}
+
 /// The tiles of a CTA, in the order in which all roles walk them: one panel of columns after the
 /// other, so that it is read once, in it the longest row groups first. Dealt forwards and
-/// backwards, so that no CTA always has the longer ones, or as the plan's schedule says. With a row
-/// that is too long for that, a stretch of all lists for each CTA.
+/// backwards, so that no CTA always has the longer ones, or as the plan's schedule says.
 template <int kTileCols>
 class Tiles {
  public:
@@ -33,13 +36,6 @@ class Tiles {
       : p_(p),
         worker_(static_cast<std::int32_t>(blockIdx.x)),
         workers_(static_cast<std::int32_t>(gridDim.x)) {
-    if (p.sums != nullptr && stretches().needed(p.lists.groups[0].length)) {
-      // Whoever adds waits for CTAs that were launched before it.
-      stretch_ = workers_ - 1 - worker_;
-      place_ = stretches().begin(stretch_);
-      end_place_ = stretches().begin(stretch_ + 1);
-      return;
-    }
     if (scheduled()) {
       begin_ = p.lists.schedule.begins[worker_];
       end_ = p.lists.schedule.begins[worker_ + 1];
@@ -50,58 +46,21 @@ class Tiles {
     load();
   }
 
-  __device__ bool valid() const {
-    if (stretch_ < 0) return index_ < p_.num_tiles;
-    return place_.panel != end_place_.panel || place_.group != end_place_.group ||
-           place_.entry != end_place_.entry;
-  }
+  __device__ bool valid() const { return index_ < p_.num_tiles; }
 
   /// Moves on; what it loads is not needed before the next call.
   __device__ Tile take() {
-    if (stretch_ >= 0) return take_of_stretch();
     Tile tile;
     tile.group = group_.index;
     tile.col = col_tile_ * kTileCols;
     tile.begin = group_.begin;
     tile.end = group_.begin + group_.length;
-    tile.steps = steps_of(tile);
+    tile.steps = steps_of(p_, tile.end - tile.begin);
     load();
     return tile;
   }
 
  private:
-  __device__ std::int32_t steps_of(const Tile& tile) const {
-    return static_cast<std::int32_t>((((tile.end - tile.begin) << p_.log2_block_k) + kTileK - 1) /
-                                     kTileK);
-  }
-
-  __device__ Stretches stretches() const {
-    return {p_.lists.begins, p_.lists.num_groups, p_.num_tiles / p_.lists.num_groups, workers_,
-            p_.log2_block_k};
-  }
-
-  __device__ Tile take_of_stretch() {
-    const Place from = place_;
-    const bool ends =
-        from.panel == end_place_.panel && from.group == end_place_.group;  // inside the list
-    const std::int64_t begin = p_.lists.begins[from.group];
-    Tile tile;
-    tile.group = from.group;
-    tile.col = from.panel * kTileCols;
-    tile.begin = begin + from.entry;
-    tile.end = ends ? begin + end_place_.entry : p_.lists.begins[from.group + 1];
-    tile.steps = steps_of(tile);
-    tile.stretch = stretch_;
-    tile.left = from.entry > 0;
-    if (ends && !tile.left) tile.others = stretches().count_inside(from, stretch_ + 1);
-    if (ends) {
-      place_ = end_place_;
-    } else {
-      stretches().next(&place_);
-    }
-    return tile;
-  }
-
   __device__ bool scheduled() const { return p_.lists.schedule.workers > 0; }
 
   /// Reads where the next tile is, without waiting for it.
@@ -140,8 +99,54 @@ class Tiles {
   std::int32_t first_ = 0;                     // tile of the panels that the schedule is at
   std::int32_t next_ = 0, index_ = 0, col_tile_ = 0;
   RowGroup group_{};
-  std::int32_t stretch_ = -1;  // of this CTA; -1: whole tiles
-  Place place_, end_place_;
+};
+
+/// The lists of all tiles, cut into a stretch for each CTA.
+template <int kTileCols>
+class StretchTiles {
+ public:
+  __device__ static Stretches stretches(const Params& p) {
+    return {p.lists.begins, p.lists.num_groups, p.num_tiles / p.lists.num_groups,
+            static_cast<std::int32_t>(gridDim.x), p.log2_block_k};
+  }
+
+  /// Whoever adds waits for CTAs that were launched before it: the last one has the first stretch.
+  __device__ explicit StretchTiles(const Params& p)
+      : p_(p),
+        stretch_(static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x)),
+        place_(stretches(p).begin(stretch_)),
+        end_(stretches(p).begin(stretch_ + 1)) {}
+
+  __device__ bool valid() const { return !same_list() || place_.entry != end_.entry; }
+
+  __device__ Tile take() {
+    const std::int64_t begin = p_.lists.begins[place_.group];
+    const bool inside = same_list();  // the stretch ends in it
+    Tile tile;
+    tile.group = place_.group;
+    tile.col = place_.panel * kTileCols;
+    tile.begin = begin + place_.entry;
+    tile.end = inside ? begin + end_.entry : p_.lists.begins[place_.group + 1];
+    tile.steps = steps_of(p_, tile.end - tile.begin);
+    tile.stretch = stretch_;
+    tile.left = place_.entry > 0;
+    if (inside && !tile.left) tile.others = stretches(p_).count_inside(place_, stretch_ + 1);
+    if (inside) {
+      place_ = end_;
+    } else {
+      stretches(p_).next(&place_);
+    }
+    return tile;
+  }
+
+ private:
+  __device__ bool same_list() const {
+    return place_.panel == end_.panel && place_.group == end_.group;
+  }
+
+  const Params& p_;
+  std::int32_t stretch_;
+  Place place_, end_;
 };
 
 /// The one tile of a CTA, or a part of its list.
@@ -164,8 +169,7 @@ class SplitTiles {
     tile.col = index / p_.lists.num_groups * kCols;
     tile.begin = group.begin + (length * part >> log2_split);
     tile.end = group.begin + (length * (part + 1) >> log2_split);
-    tile.steps = static_cast<std::int32_t>(
-        (((tile.end - tile.begin) << p_.log2_block_k) + kTileK - 1) / kTileK);
+    tile.steps = steps_of(p_, tile.end - tile.begin);
     return tile;
   }
 

@@ -7,6 +7,7 @@
 
 #include "attention/backends.h"
 #include "attention/kv_visits.h"
+#include "attention/pack_gqa.h"
 #include "attention/sm90/choice.h"
 #include "attention/sm90/piece_grid.h"
 #include "attention/sm90/schedule.h"
@@ -109,6 +110,28 @@ void test_schedule_visits_every_tile_once() {
   }
 }
 
+/// The parts of a tile's keys are all of them, once, and begin at whole tiles of keys.
+void test_parts_cover_the_keys(const Problem& p) {
+  const sm90::Choice choice = sm90::choose(p);
+  CHECK_EQ(choice.log2_splits > 0, p.kv_len >= 5000, p.kv_len);
+  if (choice.log2_splits == 0) return;
+  const int tile_q = choice.kernel->tile_q, tile_kv = choice.kernel->tile_kv;
+  for (std::int64_t tile = 0; tile < choice.num_q_tiles; ++tile) {
+    const auto begin = static_cast<std::int32_t>(tile * tile_q);
+    const auto end = static_cast<std::int32_t>(std::min<std::int64_t>(begin + tile_q, p.q_len));
+    const KeyRange visible = visible_keys(p.band, begin, end);
+    std::int32_t next = visible.begin;
+    for (int part = 0; part < 1 << choice.log2_splits; ++part) {
+      const KeyRange range = part_of(visible, part, static_cast<std::int32_t>(choice.split_keys));
+      if (range.begin >= range.end) continue;
+      CHECK_EQ(range.begin, next, tile, part);
+      CHECK((range.begin - visible.begin) % tile_kv == 0, tile, part);
+      next = range.end;
+    }
+    CHECK(next == visible.end || visible.end < visible.begin, tile, next, visible.end);
+  }
+}
+
 Problem problem(std::int64_t head_dim, std::int64_t value_dim, std::int64_t q_len) {
   Problem p;
   p.batch = 1;
@@ -123,6 +146,46 @@ Problem problem(std::int64_t head_dim, std::int64_t value_dim, std::int64_t q_le
   p.scale = 0.125f;
   p.band = make_band(q_len, q_len, false, std::nullopt, std::nullopt);
   return p;
+}
+
+void test_splits() {
+  Problem p = problem(128, 128, 1);
+  p.num_q_heads = 32;
+  p.num_kv_heads = 8;
+  p.kv_len = 131072;
+  p.causal = true;
+  p.band = make_band(1, p.kv_len, true, std::nullopt, std::nullopt);
+  Problem packed = pack_gqa(p);
+  CHECK_EQ(packed.q_len, 4);
+  CHECK_EQ(packed.num_q_heads, 8);
+  CHECK_EQ(packed.kv_len, 131072);
+  CHECK(is_unbounded(packed.band, packed.q_len));
+  CHECK_EQ(sm90::choose(packed).log2_splits, 4);  // 8 tiles for 132 SMs
+  CHECK_EQ(sm90::choose(packed).num_ctas, 128);
+  p.window_left = 999;
+  p.band = make_band(1, p.kv_len, true, 999, std::nullopt);
+  packed = pack_gqa(p);
+  CHECK_EQ(packed.kv_len, 1000);
+  CHECK_EQ(sm90::choose(packed).log2_splits, 0);  // 6 tiles of keys
+  p.has_mask = true;
+  CHECK_EQ(pack_gqa(p).num_q_heads, 32);  // lists are of one head
+
+  CHECK_EQ(sm90::choose(problem(64, 64, 1024)).log2_splits, 0);  // 128 tiles
+  for (const std::int64_t q_len : {3, 200, 900}) {
+    for (const std::int64_t kv_len : {100, 5000, 8192, 100003}) {
+      for (const bool causal : {false, true}) {
+        for (const auto& left :
+             {std::optional<std::int64_t>(), std::optional<std::int64_t>(3000)}) {
+          Problem few = problem(128, 128, q_len);
+          few.num_q_heads = 4;
+          few.num_kv_heads = 2;
+          few.kv_len = kv_len;
+          few.band = make_band(q_len, kv_len, causal, left, std::nullopt);
+          test_parts_cover_the_keys(few);
+        }
+      }
+    }
+  }
 }
 
 void check_choice(const Problem& p, int head_dim, int value_dim, int tile_q, int tile_kv) {
@@ -259,6 +322,7 @@ int main() {
   test_pieces_cover_the_list();
   test_schedule_visits_every_tile_once();
   test_choice();
+  test_splits();
   test_reasons();
   return failures() != 0;
 }

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <algorithm>
+
+#include "attention/problem.h"
+
+namespace sparsek::attn {
+
+// Decoding, one query: the query heads of a kv head become the queries of one head, so that one
+// tile reads K and V for all of them, and causal and window become the range of keys that the
+// query sees. Block lists are of one head, and stay as they are.
+
+inline bool packs_gqa(const Problem& p) {
+  return p.q_len == 1 && p.num_q_heads > p.num_kv_heads && !p.has_mask && !p.wants_weights;
+}
+
+/// The problem that a fused kernel computes in place of `p`: often `p` itself.
+inline Problem pack_gqa(const Problem& p) {
+  if (!packs_gqa(p)) return p;
+  Problem packed = p;
+  packed.q_len = p.num_q_heads / p.num_kv_heads;
+  packed.num_q_heads = p.num_kv_heads;
+  packed.kv_len = std::max<std::int64_t>(p.band.end(0) - p.band.begin(0), 0);
+  packed.causal = false;
+  packed.window_left = packed.window_right = std::nullopt;
+  packed.band = make_band(packed.q_len, packed.kv_len, false, std::nullopt, std::nullopt);
+  return packed;
+}
+
+/// The arguments of that problem, `p` being the one of `args`.
+inline AttentionArgs pack_gqa(const Problem& p, const AttentionArgs& args) {
+  if (!packs_gqa(p)) return args;
+  const Problem packed = pack_gqa(p);
+  AttentionArgs result = args;
+  const auto split_heads = [&](TensorView* tensor, int query_axis, int head_axis) {
+    tensor->shape[query_axis] = packed.q_len;
+    tensor->shape[head_axis] = packed.num_q_heads;
+    tensor->stride[query_axis] = tensor->stride[head_axis];
+    tensor->stride[head_axis] *= packed.q_len;
+  };
+  split_heads(&result.q, 1, 2);
+  split_heads(&result.out, 1, 2);
+  if (args.lse.given()) split_heads(&result.lse, 2, 1);
+  for (TensorView* tensor : {&result.k, &result.v}) {
+    tensor->data =
+        static_cast<char*>(tensor->data) +
+        p.band.begin(0) * tensor->stride[1] * static_cast<std::int64_t>(size_of(tensor->dtype));
+    tensor->shape[1] = packed.kv_len;
+  }
+  return result;
+}
+
+}  // namespace sparsek::attn

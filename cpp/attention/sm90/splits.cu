@@ -1,0 +1,103 @@
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "attention/sm90/splits.h"
+#include "core/integers.h"
+#include "primitives/launch.cuh"
+#include "primitives/ptx.cuh"
+#include "primitives/reduce.cuh"
+
+namespace sparsek::attn::sm90 {
+namespace {
+
+constexpr int kWarps = 4;  // of a CTA, each a row at a time
+static_assert(1 << kMostLog2Splits <= 32, "a lane for each part's weight");
+
+struct Rows {
+  std::int64_t count;  // of all heads and batches
+  std::int32_t q_len;
+  std::int32_t num_heads;
+};
+
+/// A lane for each part's weight, then for each column.
+template <class Element>
+__global__ void __launch_bounds__(32 * kWarps)
+    add_kernel(const Rows rows, const Parts parts, const Output out, const Lse lse) {
+  ptx::griddepcontrol_wait();
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  if (row >= rows.count) return;
+  const int lane = static_cast<int>(threadIdx.x) % 32, splits = 1 << parts.log2_splits;
+  const std::int64_t query = row % rows.q_len, head = row / rows.q_len % rows.num_heads;
+  const std::int64_t batch = row / rows.q_len / rows.num_heads;
+
+  const std::int64_t from = (batch << parts.log2_splits) + lane;
+  const float mine =
+      lane < splits ? parts.lse.data[from * parts.lse.batch_stride + head * parts.lse.head_stride +
+                                     query * parts.lse.row_stride]
+                    : -INFINITY;
+  const float most = warp_max(mine);
+  const float weight = mine == -INFINITY ? 0.0f : __expf(mine - most);
+  const float sum = warp_sum(weight);
+  const float share = sum > 0.0f ? weight / sum : 0.0f;
+  if (lse.data != nullptr && lane == 0) {
+    lse.data[batch * lse.batch_stride + head * lse.head_stride + query * lse.row_stride] =
+        sum > 0.0f ? most + logf(sum) : -INFINITY;
+  }
+
+  const auto* part = static_cast<const Element*>(parts.out.data) +
+                     (batch << parts.log2_splits) * parts.out.batch_stride +
+                     head * parts.out.head_stride + query * parts.out.row_stride;
+  auto* to = static_cast<Element*>(out.data) + batch * out.batch_stride + head * out.head_stride +
+             query * out.row_stride;
+  for (int base = 0; base < out.value_dim; base += 32) {  // whole warps: the weights are exchanged
+    const int column = base + lane;
+    float value = 0;
+#pragma unroll 4
+    for (int split = 0; split < splits; ++split) {
+      const float factor = __shfl_sync(~0u, share, split);
+      if (column < out.value_dim) {
+        value += factor * static_cast<float>(part[split * parts.out.batch_stride + column]);
+      }
+    }
+    if (column < out.value_dim) to[column] = static_cast<Element>(value);
+  }
+}
+
+std::size_t bytes_of_outputs(const Problem& p, int log2_splits) {
+  const std::int64_t rows = p.batch * p.num_q_heads * p.q_len << log2_splits;
+  return static_cast<std::size_t>(ceil_div(rows * p.value_dim * 2, std::int64_t{256})) * 256;
+}
+
+}  // namespace
+
+std::size_t bytes_of_parts(const Problem& p, int log2_splits) {
+  const std::int64_t rows = p.batch * p.num_q_heads * p.q_len << log2_splits;
+  return bytes_of_outputs(p, log2_splits) + static_cast<std::size_t>(rows) * sizeof(float);
+}
+
+Parts parts_of(const Problem& p, int log2_splits, void* workspace) {
+  const std::int64_t of_head = p.q_len * p.value_dim;
+  Parts parts;
+  parts.out = {workspace,
+               p.num_q_heads * of_head,
+               of_head,
+               p.value_dim,
+               static_cast<std::int32_t>(p.value_dim),
+               p.value_dim % 8 == 0};
+  parts.lse = {
+      reinterpret_cast<float*>(static_cast<char*>(workspace) + bytes_of_outputs(p, log2_splits)),
+      p.num_q_heads * p.q_len, p.q_len, 1};
+  parts.log2_splits = log2_splits;
+  return parts;
+}
+
+void add_parts(const Problem& p, const Parts& parts, const Output& out, const Lse& lse,
+               cudaStream_t stream) {
+  const Rows rows{p.batch * p.num_q_heads * p.q_len, static_cast<std::int32_t>(p.q_len),
+                  static_cast<std::int32_t>(p.num_q_heads)};
+  const auto kernel = p.dtype == DType::float16 ? add_kernel<__half> : add_kernel<__nv_bfloat16>;
+  const auto ctas = static_cast<unsigned>(ceil_div(rows.count, std::int64_t{kWarps}));
+  launch_dependent("attention sm90", kernel, ctas, 32 * kWarps, 0, stream, rows, parts, out, lse);
+}
+
+}  // namespace sparsek::attn::sm90
