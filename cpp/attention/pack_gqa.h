@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
 #include "attention/problem.h"
 
@@ -14,10 +15,11 @@ inline bool packs_gqa(const Problem& p) {
   return p.q_len == 1 && p.num_q_heads > p.num_kv_heads && !p.has_mask && !p.wants_weights;
 }
 
-/// The problem that a fused kernel computes in place of `p`: often `p` itself.
-inline Problem pack_gqa(const Problem& p) {
+/// The problem that a fused kernel computes in place of `p`, made in `memory`; often `p` itself,
+/// which is not copied.
+inline const Problem& pack_gqa(const Problem& p, std::optional<Problem>* memory) {
   if (!packs_gqa(p)) return p;
-  Problem packed = p;
+  Problem& packed = memory->emplace(p);
   packed.q_len = p.num_q_heads / p.num_kv_heads;
   packed.num_q_heads = p.num_kv_heads;
   packed.kv_len = std::max<std::int64_t>(p.band.end(0) - p.band.begin(0), 0);
@@ -28,10 +30,9 @@ inline Problem pack_gqa(const Problem& p) {
 }
 
 /// The arguments of that problem, `p` being the one of `args`.
-inline AttentionArgs pack_gqa(const Problem& p, const AttentionArgs& args) {
-  if (!packs_gqa(p)) return args;
-  const Problem packed = pack_gqa(p);
+inline AttentionArgs pack_gqa(const Problem& p, const Problem& packed, const AttentionArgs& args) {
   AttentionArgs result = args;
+  if (!packs_gqa(p)) return result;
   const auto split_heads = [&](TensorView* tensor, int query_axis, int head_axis) {
     tensor->shape[query_axis] = packed.q_len;
     tensor->shape[head_axis] = packed.num_q_heads;

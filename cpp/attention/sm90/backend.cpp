@@ -38,7 +38,8 @@ Reason supports(const Problem& p) {
                  " bytes, expected 16 (TMA), and no negative strides");
     }
   }
-  if (choose(pack_gqa(p)).num_tiles > std::int64_t{0x7fffffff}) {
+  std::optional<Problem> packed;
+  if (choose(pack_gqa(p, &packed)).num_tiles > std::int64_t{0x7fffffff}) {
     return cat("batch * heads is ", p.batch * p.num_q_heads,
                ", too many tiles to count in 32 bits");
   }
@@ -46,7 +47,8 @@ Reason supports(const Problem& p) {
 }
 
 std::size_t workspace_bytes(const Problem& asked) {
-  const Problem p = pack_gqa(asked);
+  std::optional<Problem> packed;
+  const Problem& p = pack_gqa(asked, &packed);
   const Choice choice = choose(p);
   if (choice.log2_splits > 0) return bytes_of_parts(p, choice.log2_splits);
   if (!choice.counted) return 0;
@@ -103,8 +105,9 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
 }
 
 void run(const Problem& asked, const AttentionArgs& asked_args) {
-  const Problem p = pack_gqa(asked);
-  const AttentionArgs args = pack_gqa(asked, asked_args);
+  std::optional<Problem> packed;
+  const Problem& p = pack_gqa(asked, &packed);
+  const AttentionArgs args = pack_gqa(asked, p, asked_args);
   const DeviceGuard guard(p.device.device);
   const auto stream = static_cast<cudaStream_t>(args.stream);
   const Choice choice = choose(p);

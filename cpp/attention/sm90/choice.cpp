@@ -12,8 +12,8 @@ namespace {
 
 template <class C>
 constexpr Kernel row(double cost = 1) {
-  return {C::kHeadDim, C::kValueDim, C::kTileQ, C::kTileKv, C::kStages, C::kCtasPerSm,
-          C::kTeams,   C::kLists,    C::kSlabK, C::kSlabV,  cost,       &launch<C>};
+  return {C::kHeadDim, C::kValueDim, C::kTileQ, C::kTileKv, C::kStages, C::kCtasPerSm, C::kTeams,
+          C::kLists,   C::kSplits,   C::kSlabK, C::kSlabV,  cost,       &launch<C>};
 }
 
 // By head_dim: the first that is wide enough has the least to fill with zeros. With lists, the
@@ -26,14 +26,19 @@ constexpr Kernel kKernels[] = {
     row<Lists64Small>(),      row<Lists96>(),          row<Lists128>(),
     row<Lists192x128>(),      row<Lists192>(),         row<Lists256>(),
     row<NarrowLists64>(),     row<NarrowLists128>(),   row<NarrowLists256>(),
+    row<Split64>(),           row<Split128>(),         row<Split256>(),
 };
 
 // Of K and V, which stays in L2 (50 MB) while the heads that they belong to are visited.
 constexpr std::int64_t kBytesInL2 = std::int64_t{32} << 20;
 
+bool is_wide_enough(const Kernel& kernel, const Problem& p) {
+  return kernel.head_dim >= p.head_dim && kernel.value_dim >= p.value_dim;
+}
+
 bool takes(const Kernel& kernel, const Problem& p) {
-  if (kernel.head_dim < p.head_dim || kernel.value_dim < p.value_dim) return false;
-  if (kernel.lists != p.has_mask) return false;
+  if (!is_wide_enough(kernel, p)) return false;
+  if (kernel.lists != p.has_mask || kernel.splits) return false;
   return !p.has_mask || p.q_block % kernel.tile_q == 0;
 }
 
@@ -65,20 +70,31 @@ int section_of(const Problem& p) {
 /// Fewer tiles of keys than this are not worth the sum of the parts.
 constexpr std::int64_t kLeastTilesOfSplit = 4;
 
-/// See splits.h.
-void split_keys(const Problem& p, std::int64_t slots, Choice* choice) {
-  const std::int64_t queries = std::min<std::int64_t>(choice->kernel->tile_q, p.q_len);
+/// Where tiles leave half of the SMs idle and have many keys: another kernel, for parts of the
+/// keys.
+void split_keys(const Problem& p, Choice* choice) {
+  if (2 * choice->num_tiles > p.device.num_sms) return;
+  Choice split;
+  for (const Kernel& kernel : kKernels) {
+    if (kernel.splits && split.kernel == nullptr && is_wide_enough(kernel, p))
+      split.kernel = &kernel;
+  }
+  split.num_q_tiles = tiles_of(*split.kernel, p);
+  split.num_tiles = split.num_q_tiles * p.num_q_heads * p.batch;
+  const std::int64_t tile_kv = split.kernel->tile_kv;
+  const std::int64_t queries = std::min<std::int64_t>(split.kernel->tile_q, p.q_len);
   const std::int64_t keys =  // that a tile may see
       std::min(p.kv_len, p.band.end_shift - p.band.begin_shift + queries - 1);
-  const std::int64_t tile_kv = choice->kernel->tile_kv;
-  const auto parts = [&] { return std::int64_t{1} << (choice->log2_splits + 1); };
-  while (choice->log2_splits < kMostLog2Splits && choice->num_tiles * parts() <= slots &&
-         keys >= parts() * kLeastTilesOfSplit * tile_kv) {
-    ++choice->log2_splits;
+  const std::int64_t slots = slots_of(*split.kernel, p);
+  while (split.log2_splits < kMostLog2Splits && 2 * split.num_tiles <= slots &&
+         keys >= (2 << split.log2_splits) * kLeastTilesOfSplit * tile_kv) {
+    ++split.log2_splits;
+    split.num_tiles *= 2;
   }
-  if (choice->log2_splits == 0) return;
-  const std::int64_t tiles = ceil_div(keys, tile_kv);
-  choice->split_keys = ceil_div(tiles, std::int64_t{1} << choice->log2_splits) * tile_kv;
+  if (split.log2_splits == 0) return;
+  split.split_keys =
+      ceil_div(ceil_div(keys, tile_kv), std::int64_t{1} << split.log2_splits) * tile_kv;
+  *choice = split;
 }
 
 }  // namespace
@@ -99,11 +115,8 @@ Choice choose(const Problem& p) {
   if (choice.kernel == nullptr) return choice;
   choice.num_q_tiles = tiles_of(*choice.kernel, p);
   choice.num_tiles = choice.num_q_tiles * p.num_q_heads * p.batch;
+  if (!p.has_mask) split_keys(p, &choice);
   const std::int64_t slots = slots_of(*choice.kernel, p);
-  if (!p.has_mask) {
-    split_keys(p, slots, &choice);
-    choice.num_tiles <<= choice.log2_splits;
-  }
   // With fewer tiles than teams, a tile for each CTA before any has two.
   choice.num_ctas =
       static_cast<int>(std::min<std::int64_t>(choice.num_tiles, slots / choice.kernel->teams));

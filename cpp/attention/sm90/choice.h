@@ -17,6 +17,7 @@ struct Kernel {
   int ctas_per_sm;
   int teams;  // q tiles that a CTA works at
   bool lists;
+  bool splits;  // takes a part of a tile's keys
   int box_columns_k;
   int box_columns_v;
   double cost;  // time of a tile's query against the first kernel of its head_dim, measured

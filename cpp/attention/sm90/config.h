@@ -19,7 +19,7 @@ constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a 
 ///   teams                 q tiles that a CTA works at, each with a producer warp, consumers and
 ///                         a list of its own: as several CTAs, but for the producers' registers
 template <int HeadDim, int ValueDim, int TileQ, int TileKv, int Stages, bool Lists,
-          int CtasPerSm = 1, bool Overlap = CtasPerSm == 1, int Teams = 1>
+          int CtasPerSm = 1, bool Overlap = CtasPerSm == 1, int Teams = 1, bool Splits = false>
 struct Config {
   static constexpr int kHeadDim = HeadDim;
   static constexpr int kValueDim = ValueDim;
@@ -31,6 +31,7 @@ struct Config {
   static constexpr bool kOverlap = Overlap;
   static constexpr bool kPingPong = Overlap && TileQ > 64;  // take turns at the tensor cores
 
+  static constexpr bool kSplits = Splits;
   static constexpr int kTeams = Teams;
   static constexpr int kConsumers = TileQ / 64;             // warpgroups of a team
   static constexpr int kAllConsumers = kConsumers * Teams;  // of the CTA

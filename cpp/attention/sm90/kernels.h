@@ -8,7 +8,7 @@
 
 namespace sparsek::attn::sm90 {
 
-// head_dim, value_dim, tile_q, tile_kv, stages, lists, ctas_per_sm, overlap, teams.
+// head_dim, value_dim, tile_q, tile_kv, stages, lists, ctas_per_sm, overlap, teams, splits.
 // docs/attention_sm90.md has the sweep behind each. Small: more CTAs where the chip is not full.
 using Dense64 = Config<64, 64, 192, 128, 2, false>;
 using Dense64Wide = Config<64, 64, 256, 64, 4, false>;  // for lengths that 192 does not divide
@@ -21,6 +21,11 @@ using Dense192x128 = Config<192, 128, 192, 80, 2, false>;
 using Dense192x128Small = Config<192, 128, 128, 128, 2, false>;
 using Dense192 = Config<192, 192, 128, 112, 2, false>;
 using Dense256 = Config<256, 256, 128, 80, 2, false>;
+
+// For few q tiles: each CTA a part of the keys (splits.h).
+using Split64 = Config<64, 64, 64, 128, 2, false, 3, false, 1, true>;
+using Split128 = Config<128, 128, 64, 96, 2, false, 2, true, 1, true>;
+using Split256 = Config<256, 256, 64, 64, 2, false, 1, true, 1, true>;
 
 using Lists64 = Config<64, 64, 128, 64, 4, true, 1, false, 2>;
 using Lists64Small = Config<64, 64, 128, 128, 3, true>;

@@ -16,10 +16,6 @@ struct Params {
   CUtensorMap q;  // (head_dim, Sq, Hq, B)
   CUtensorMap k;  // (head_dim, Sk, Hkv, B)
   CUtensorMap v;  // (value_dim, Sk, Hkv, B)
-  // Where CTAs share the keys of a tile, there are 2^log2_splits batches for one: each sees so many
-  // of the keys that a q tile sees, and out and lse are those of the parts.
-  std::int32_t log2_splits = 0;
-  std::int32_t split_keys = 0;
   Output out;
   Lse lse;
   Band band;
@@ -31,6 +27,10 @@ struct Params {
   // A row's maximum, and with it O, follows the scores only when one exceeds it by this.
   float rescale_margin = 0;
   Schedule schedule;
+  // Where CTAs share the keys of a tile, there are 2^log2_splits batches for one: each sees so many
+  // of the keys that a q tile sees, and out and lse are those of the parts.
+  std::int32_t log2_splits = 0;
+  std::int32_t split_keys = 0;
 };
 
 }  // namespace sparsek::attn::sm90

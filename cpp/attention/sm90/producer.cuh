@@ -70,12 +70,16 @@ class Producer {
       load(scheduler, tile, q_begin % static_cast<std::int32_t>(params_.mask.q_block), shared,
            stream);
     } else {
-      const std::int32_t part = tile.batch & ((1 << params_.log2_splits) - 1);
-      const KeyRange range =
-          params_.log2_splits > 0 ? part_of(visible, part, params_.split_keys) : visible;
-      RangeStream stream(range, C::kTileKv);
+      RangeStream stream(range_of(visible, tile), C::kTileKv);
       load(scheduler, tile, 0, shared, stream);
     }
+  }
+
+  /// The keys of a q tile, or this CTA's part of them.
+  __device__ __forceinline__ KeyRange range_of(const KeyRange& visible, const QTile& tile) const {
+    if constexpr (!C::kSplits) return visible;
+    const std::int32_t part = tile.batch & ((1 << params_.log2_splits) - 1);
+    return part_of(visible, part, params_.split_keys);
   }
 
   /// Where the keys end that some query of consumer warpgroup `lane` sees.
@@ -97,7 +101,7 @@ class Producer {
     // looked up when the last loads but a few are on their way: nobody waits for it, and no CTA
     // keeps one that another could begin.
     const std::int32_t kv_head = tile.head / params_.group;
-    const std::int32_t batch = C::kLists ? tile.batch : tile.batch >> params_.log2_splits;
+    const std::int32_t batch = C::kSplits ? tile.batch >> params_.log2_splits : tile.batch;
     std::int32_t v_key = 0;
     bool looked_up = false;
     for (bool first = true, last = false; !last; first = false) {

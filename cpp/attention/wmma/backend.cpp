@@ -21,7 +21,8 @@ Reason supports(const Problem& p) {
     return cat("mask blocks are ", p.q_block, " x ", p.kv_block, ", expected a kv_block that is a ",
                "multiple of ", kGranule, " and a q_block of at most ", kMaxFusedLength);
   }
-  const Choice choice = choose(pack_gqa(p));
+  std::optional<Problem> packed;
+  const Choice choice = choose(pack_gqa(p, &packed));
   if (choice.kernel == nullptr) {
     return cat(p.device.name, " has ", p.device.max_smem_per_block_bytes,
                " bytes of shared memory for a block, which no kernel for head_dim ", p.head_dim,
@@ -81,8 +82,9 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
 }
 
 void run(const Problem& asked, const AttentionArgs& asked_args) {
-  const Problem p = pack_gqa(asked);
-  const AttentionArgs args = pack_gqa(asked, asked_args);
+  std::optional<Problem> packed;
+  const Problem& p = pack_gqa(asked, &packed);
+  const AttentionArgs args = pack_gqa(asked, p, asked_args);
   const DeviceGuard guard(p.device.device);
   const Choice choice = choose(p);
   if (log_enabled()) log_once(cat("attention wmma ", to_string(choice)));

@@ -36,35 +36,36 @@ void launch_config(const Params& params, int num_sms, cudaStream_t stream) {
   cuda_check(cudaLaunchKernelEx(&config, product_kernel<C>, params), "bsr_gemm: sm90");
 }
 
-template <class Element, Major kSparse, Major kDense, int kInner>
+template <class Element, Major kSparse, Major kDense, int kInner, bool kLongRows>
 void launch_tile(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream) {
-  if (key.tile_cols == 64) {
-    launch_config<Config<Element, kSparse, kDense, kInner, 64, 4>>(params, num_sms, stream);
-  } else if (params.sums != nullptr) {
+  if constexpr (kLongRows) {
     launch_config<Config<Element, kSparse, kDense, kInner, 256, 4, Kind::long_rows>>(
         params, num_sms, stream);
+  } else if (key.tile_cols == 64) {
+    launch_config<Config<Element, kSparse, kDense, kInner, 64, 4>>(params, num_sms, stream);
   } else {
     launch_config<Config<Element, kSparse, kDense, kInner, 256, 4>>(params, num_sms, stream);
   }
 }
 
-template <class Element, int kInner>
+template <class Element, int kInner, bool kLongRows>
 void launch_majors(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream) {
-  if (key.sparse == Major::k) {
-    return key.dense == Major::k
-               ? launch_tile<Element, Major::k, Major::k, kInner>(key, params, num_sms, stream)
-               : launch_tile<Element, Major::k, Major::free, kInner>(key, params, num_sms, stream);
-  }
-  return key.dense == Major::k
-             ? launch_tile<Element, Major::free, Major::k, kInner>(key, params, num_sms, stream)
-             : launch_tile<Element, Major::free, Major::free, kInner>(key, params, num_sms, stream);
+  constexpr Major k = Major::k, free = Major::free;
+  const bool dense_k = key.dense == Major::k;
+  const auto launch = key.sparse == Major::k
+                          ? (dense_k ? launch_tile<Element, k, k, kInner, kLongRows>
+                                     : launch_tile<Element, k, free, kInner, kLongRows>)
+                          : (dense_k ? launch_tile<Element, free, k, kInner, kLongRows>
+                                     : launch_tile<Element, free, free, kInner, kLongRows>);
+  launch(key, params, num_sms, stream);
 }
 
-template <int kInner>
+template <int kInner, bool kLongRows>
 void launch_inner(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream) {
-  return key.dtype == DType::float16
-             ? launch_majors<cutlass::half_t, kInner>(key, params, num_sms, stream)
-             : launch_majors<cutlass::bfloat16_t, kInner>(key, params, num_sms, stream);
+  const auto launch = key.dtype == DType::float16
+                          ? launch_majors<cutlass::half_t, kInner, kLongRows>
+                          : launch_majors<cutlass::bfloat16_t, kInner, kLongRows>;
+  launch(key, params, num_sms, stream);
 }
 
 template <class C>

@@ -22,6 +22,11 @@ void launch_16(const KernelKey& key, const Params& params, int num_sms, cudaStre
 void launch_32(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream);
 void launch_64(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream);
 
+/// The same where CTAs may share the tiles of a long row.
+void launch_long_16(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream);
+void launch_long_32(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream);
+void launch_long_64(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream);
+
 /// Two sparse operands, `key.dense` being the major of the second: one CTA for each tile.
 void launch_pairs_float16(const KernelKey& key, const Params& params, cudaStream_t stream);
 void launch_pairs_bfloat16(const KernelKey& key, const Params& params, cudaStream_t stream);

@@ -3,7 +3,7 @@
 namespace sparsek::bsr::sm90 {
 
 void launch_64(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream) {
-  launch_inner<64>(key, params, num_sms, stream);
+  launch_inner<64, false>(key, params, num_sms, stream);
 }
 
 }  // namespace sparsek::bsr::sm90

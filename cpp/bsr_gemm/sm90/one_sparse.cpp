@@ -144,7 +144,10 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   if (params.sums != nullptr) {
     cuda_check(cudaMemsetAsync(params.sums_ready, 0, kBytesOfFlags, stream), "bsr_gemm: sm90");
   }
-  const auto launch = key.inner == 16 ? launch_16 : key.inner == 32 ? launch_32 : launch_64;
+  const bool long_rows = params.sums != nullptr;
+  const auto launch = key.inner == 16   ? (long_rows ? launch_long_16 : launch_16)
+                      : key.inner == 32 ? (long_rows ? launch_long_32 : launch_32)
+                                        : (long_rows ? launch_long_64 : launch_64);
   launch(key, params, p.device.num_sms, stream);
 }
 

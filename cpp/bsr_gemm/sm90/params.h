@@ -56,10 +56,6 @@ struct Params {
   std::int32_t rows;        // of the result, along the sparse operand
   std::int32_t cols;        // along the dense operand
   std::int32_t num_tiles;
-  // Where one row may take longer than a worker's share: for each stretch (stretches.h) the sums of
-  // the tile that it does not begin, and for each warp group whether they are there. Null: none.
-  float* sums;
-  std::uint32_t* sums_ready;
   std::int32_t slots;  // of CTAs on the chip, where each takes many tiles of two sparse operands
   int log2_split;      // of the CTAs, those of a cluster, that share the walk over k of a tile
   // Where both operands are sparse: those of the second one, which lies along the columns.
@@ -72,6 +68,10 @@ struct Params {
   bool wide_out;    // float32
   bool rows_inner;  // whether the sparse operand's rows are contiguous in out
   bool aligned;     // out takes 16-byte stores
+  // Where one row may take longer than a worker's share: for each stretch (stretches.h) the sums of
+  // the tile that it does not begin, and for each warp group whether they are there. Null: none.
+  float* sums;
+  std::uint32_t* sums_ready;
 };
 
 /// Dense x dense at the blocks of a pattern, or all of it: then there are no lists.

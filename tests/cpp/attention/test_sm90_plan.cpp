@@ -148,6 +148,16 @@ Problem problem(std::int64_t head_dim, std::int64_t value_dim, std::int64_t q_le
   return p;
 }
 
+void check_choice(const Problem& p, int head_dim, int value_dim, int tile_q, int tile_kv) {
+  const sm90::Choice choice = sm90::choose(p);
+  CHECK(choice.kernel != nullptr, p.head_dim);
+  if (choice.kernel == nullptr) return;
+  CHECK_EQ(choice.kernel->head_dim, head_dim, p.head_dim);
+  CHECK_EQ(choice.kernel->value_dim, value_dim, p.head_dim);
+  CHECK_EQ(choice.kernel->tile_q, tile_q, p.head_dim);
+  CHECK_EQ(choice.kernel->tile_kv, tile_kv, p.head_dim);
+}
+
 void test_splits() {
   Problem p = problem(128, 128, 1);
   p.num_q_heads = 32;
@@ -155,20 +165,22 @@ void test_splits() {
   p.kv_len = 131072;
   p.causal = true;
   p.band = make_band(1, p.kv_len, true, std::nullopt, std::nullopt);
-  Problem packed = pack_gqa(p);
+  std::optional<Problem> memory;
+  const Problem& packed = pack_gqa(p, &memory);
   CHECK_EQ(packed.q_len, 4);
   CHECK_EQ(packed.num_q_heads, 8);
   CHECK_EQ(packed.kv_len, 131072);
   CHECK(is_unbounded(packed.band, packed.q_len));
-  CHECK_EQ(sm90::choose(packed).log2_splits, 4);  // 8 tiles for 132 SMs
-  CHECK_EQ(sm90::choose(packed).num_ctas, 128);
+  check_choice(packed, 128, 128, 64, 96);
+  CHECK_EQ(sm90::choose(packed).log2_splits, 5);  // 8 tiles for 2 CTAs on each of 132 SMs
+  CHECK_EQ(sm90::choose(packed).num_ctas, 256);
   p.window_left = 999;
   p.band = make_band(1, p.kv_len, true, 999, std::nullopt);
-  packed = pack_gqa(p);
+  pack_gqa(p, &memory);
   CHECK_EQ(packed.kv_len, 1000);
-  CHECK_EQ(sm90::choose(packed).log2_splits, 0);  // 6 tiles of keys
+  CHECK_EQ(sm90::choose(packed).log2_splits, 1);  // 11 tiles of keys
   p.has_mask = true;
-  CHECK_EQ(pack_gqa(p).num_q_heads, 32);  // lists are of one head
+  CHECK_EQ(pack_gqa(p, &memory).num_q_heads, 32);  // lists are of one head
 
   CHECK_EQ(sm90::choose(problem(64, 64, 1024)).log2_splits, 0);  // 128 tiles
   for (const std::int64_t q_len : {3, 200, 900}) {
@@ -186,16 +198,6 @@ void test_splits() {
       }
     }
   }
-}
-
-void check_choice(const Problem& p, int head_dim, int value_dim, int tile_q, int tile_kv) {
-  const sm90::Choice choice = sm90::choose(p);
-  CHECK(choice.kernel != nullptr, p.head_dim);
-  if (choice.kernel == nullptr) return;
-  CHECK_EQ(choice.kernel->head_dim, head_dim, p.head_dim);
-  CHECK_EQ(choice.kernel->value_dim, value_dim, p.head_dim);
-  CHECK_EQ(choice.kernel->tile_q, tile_q, p.head_dim);
-  CHECK_EQ(choice.kernel->tile_kv, tile_kv, p.head_dim);
 }
 
 void test_choice() {
