@@ -52,7 +52,8 @@ struct BsrGemmArgs {
   std::string_view backend;  // empty: the first that supports the problem
   void* stream = nullptr;    // cudaStream_t
 
-  // Device memory, 256-byte aligned; null: the backends that need some decline.
+  // Device memory, 256-byte aligned; null: the backends that need some decline, and sm90 leaves
+  // rows that are very long to one SM each.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
 };
