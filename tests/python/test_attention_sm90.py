@@ -126,65 +126,6 @@ def test_mask_wmma(mask, head_dim, band, rng):
     run_case(case, "wmma", torch.float16 if rng.random() < 0.5 else torch.bfloat16, rng)
 
 
-@on_each
-@pytest.mark.parametrize("band", ["all", "causal", "window"])
-@pytest.mark.parametrize("heads", [(8, 8), (8, 2), (40, 1)], ids=lambda heads: f"{heads[0]}of{heads[1]}")
-@pytest.mark.parametrize("head_dims", [(64, 64), (96, 96), (128, 128), (192, 128), (100, 44), (256, 256)], ids=str)
-def test_one_query(head_dims, heads, band, backend, rng):
-    """Decoding: the query heads of a kv head in one tile, whose keys several CTAs share."""
-    case = Case(
-        "one query",
-        1,
-        int(rng.integers(5000, 6000)),
-        batch=2,
-        heads=heads[0],
-        kv_heads=heads[1],
-        head_dim=head_dims[0],
-        value_dim=head_dims[1],
-        causal=band == "causal",
-        window=(int(rng.integers(0, 4000)), 40) if band == "window" else None,
-    )
-    run_case(case, backend, torch.float16 if rng.random() < 0.5 else torch.bfloat16, rng)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
-@pytest.mark.parametrize("band", ["all", "causal", "window"])
-@pytest.mark.parametrize(("q_len", "kv_len"), [(3, 9001), (200, 5000), (130, 2049), (600, 4500), (900, 8192)], ids=str)
-def test_shared_keys(q_len, kv_len, band, dtype, rng):
-    """Fewer q tiles than SMs and many keys: CTAs share those of a tile."""
-    case = Case(
-        "shared keys",
-        q_len,
-        kv_len,
-        batch=1,
-        heads=4,
-        kv_heads=2,
-        head_dim=int(rng.choice([64, 128, 256])),
-        causal=band == "causal",
-        window=(2500, 40) if band == "window" else None,
-    )
-    run_case(case, "sm90", dtype, rng)
-
-
-def test_shared_keys_in_a_graph(rng):
-    q, out = normal(rng, 2, 1, 16, 128), torch.empty(2, 1, 16, 128, device="cuda", dtype=torch.float16)
-    k, v = (normal(rng, 2, 7000, 4, 128) for _ in range(2))
-    attention(q, k, v, out=out, backend="sm90")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        attention(q, k, v, out=out, backend="sm90")
-    for _ in range(3):
-        for x in (q, k, v):
-            x.normal_()
-        out.fill_(float("nan"))
-        graph.replay()
-        check(q, k, v, torch.ones(1, 7000, dtype=torch.bool, device="cuda"), out)
-        first = out.clone()
-        for _ in range(20):
-            graph.replay()
-            assert torch.equal(out, first)
-
-
 def lists(rng, counts, num_blocks, width):
     """Padded lists of those lengths: (1, heads, q blocks, width) indices."""
     order = rng.random((*counts.shape, num_blocks)).argsort(axis=-1)[..., :width]
