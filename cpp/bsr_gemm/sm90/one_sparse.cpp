@@ -82,7 +82,7 @@ std::size_t bytes_of_sums(const Problem& p) {
   const std::int64_t fixed = Stretches::fixed(log2_of(s.block.cols));
   const std::int64_t longest = std::min(block_cols, stored) + fixed;
   const std::int64_t panels = ceil_div(s.cols, kWideTile);
-  if (4 * longest * workers <= 5 * (entries + groups * fixed) * panels) return 0;
+  if (!Stretches::is_long(longest, (entries + groups * fixed) * panels, workers)) return 0;
   return kBytesOfFlags + static_cast<std::size_t>(workers) * kTileRows * kWideTile * sizeof(float);
 }
 
@@ -122,7 +122,8 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   params.num_tiles = static_cast<std::int32_t>(num_tiles(p, key.tile_cols));
   const int split = key.tile_cols == kNarrowTile ? split_of(params.num_tiles, p.device.num_sms) : 1;
   params.log2_split = log2_of(split);
-  if (p.workspace_offered && bytes_of_sums(p) > 0) {
+  const bool long_rows = bytes_of_sums(p) > 0, shared = long_rows && p.workspace_offered;
+  if (shared) {
     params.sums_ready = static_cast<std::uint32_t*>(args.workspace);
     params.sums = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + kBytesOfFlags);
   }
@@ -135,19 +136,18 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
                  " inner=", key.inner, " sparse=", key.sparse == Major::k ? "k" : "rows",
                  " dense=", key.dense == Major::k ? "k" : "cols", " tiles=", params.num_tiles,
                  " split=", split, " long_rows=",
-                 bytes_of_sums(p) == 0 ? "none"
-                 : params.sums         ? "shared"
-                                       : "whole"));
+                 !long_rows ? "none"
+                 : shared   ? "shared"
+                            : "whole"));
   }
   const DeviceGuard guard(p.device.device);
   const auto stream = static_cast<cudaStream_t>(args.stream);
-  if (params.sums != nullptr) {
+  if (shared) {
     cuda_check(cudaMemsetAsync(params.sums_ready, 0, kBytesOfFlags, stream), "bsr_gemm: sm90");
   }
-  const bool long_rows = params.sums != nullptr;
-  const auto launch = key.inner == 16   ? (long_rows ? launch_long_16 : launch_16)
-                      : key.inner == 32 ? (long_rows ? launch_long_32 : launch_32)
-                                        : (long_rows ? launch_long_64 : launch_64);
+  const auto launch = key.inner == 16   ? (shared ? launch_long_16 : launch_16)
+                      : key.inner == 32 ? (shared ? launch_long_32 : launch_32)
+                                        : (shared ? launch_long_64 : launch_64);
   launch(key, params, p.device.num_sms, stream);
 }
 

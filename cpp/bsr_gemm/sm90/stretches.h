@@ -32,10 +32,16 @@ struct Stretches {
     return begins[num_groups] + num_groups * fixed(log2_block_k);
   }
 
-  /// Whether a tile of a list so long is worth more than one worker: leaving sums and adding them
-  /// takes some time too.
+  /// Whether a tile of so much work, among `all`, is worth more than one worker: leaving sums and
+  /// adding them takes some time too.
+  __host__ __device__ static bool is_long(std::int64_t tile, std::int64_t all,
+                                          std::int64_t workers) {
+    return 4 * tile > 5 * (all / workers);
+  }
+
+  /// Whether a tile of a list so long is.
   __host__ __device__ bool needed(std::int64_t longest) const {
-    return 4 * (longest + fixed(log2_block_k)) > 5 * (of_panel() * panels / workers);
+    return is_long(longest + fixed(log2_block_k), of_panel() * panels, workers);
   }
 
   /// Where a stretch begins, and the one before it ends. Two neighbours in one list are never the
