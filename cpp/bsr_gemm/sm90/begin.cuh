@@ -20,7 +20,7 @@ __device__ __forceinline__ SharedStorage<C>& begin(unsigned char* raw_smem,
   }
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::kStages; ++i) {
-      cutlass::arch::ClusterBarrier::init(&smem.full[i], 1 + (C::kSparseByTma ? 0 : 128));
+      cutlass::arch::ClusterBarrier::init(&smem.full[i], C::kArrivals);
       cutlass::arch::ClusterBarrier::init(&smem.empty[i], 4 * kConsumerGroups);
     }
     cutlass::arch::fence_barrier_init();

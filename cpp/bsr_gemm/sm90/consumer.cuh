@@ -8,9 +8,11 @@
 
 #include "bsr_gemm/sm90/epilogue.cuh"
 #include "bsr_gemm/sm90/layouts.cuh"
+#include "bsr_gemm/sm90/stage_reader.cuh"
 #include "bsr_gemm/sm90/tiles.cuh"
 #include "primitives/barrier.cuh"
 #include "primitives/ptx.cuh"
+#include "primitives/reduce.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -25,78 +27,6 @@ struct Consumer {
           cute::Shape<cute::Int<kGroupRows>, cute::Int<C::kTileCols>, cute::Int<kTileK>>,
           gmma(C::kSparse), gmma(C::kDense)>()));
   static constexpr int kSteps = C::kInner / 16;  // MMAs of a slice of k that is skipped as a whole
-
-  /// Walks the stages of a tile, and gives those back that nothing reads any more.
-  struct Reader {
-    __device__ Reader(SharedStorage<C>& smem, int group)
-        : smem_(smem), my_bits_(kWholeStage << group) {}
-
-    /// Where both operands are sparse, the number of steps is not known: kEndOfTile comes.
-    __device__ void begin(int steps) { left_ = steps; }
-
-    /// Moves to the next slice of k where this group of rows has a block.
-    __device__ bool find() {
-      while (work_ == 0 && left_ > 0) {
-        wait(&smem_.full[stage_], phase_);
-        const std::uint32_t mask = __shfl_sync(0xffffffffu, smem_.masks[stage_], 0);
-        if (C::kBothSparse && mask == kEndOfTile) return false;
-        work_ = mask & my_bits_;
-        current = stage_;
-        if (work_ == 0) {
-          // The producer may need the stage that is being read before there is work again.
-          if (reading_ >= 0) cute::warpgroup_wait<0>();
-          finished();
-          release(stage_);
-        } else if constexpr (!C::kSparseByTma) {
-          cutlass::arch::fence_view_async_shared();
-        }
-        if (++stage_ == C::kStages) {
-          stage_ = 0;
-          phase_ ^= 1;
-        }
-        if constexpr (!C::kBothSparse) --left_;
-      }
-      if (work_ == 0) return false;
-      whole = kSteps < kTileK / 16 && work_ == my_bits_;
-      if (whole) {
-        work_ = 0;
-        return true;
-      }
-      slice = (__ffs(work_) - 1) / (kConsumerGroups * kSteps);
-      work_ &= ~(((1u << kConsumerGroups * kSteps) - 1) << (slice * kConsumerGroups * kSteps));
-      return true;
-    }
-
-    /// The MMAs of the slice have begun, and those before have ended.
-    __device__ void started() {
-      if (reading_ == current) return;
-      finished();
-      reading_ = current;
-    }
-
-    /// All MMAs have ended.
-    __device__ void finished() {
-      if (reading_ >= 0) release(reading_);
-      reading_ = -1;
-    }
-
-    int current = 0;     // stage
-    int slice = 0;       // of k in it
-    bool whole = false;  // all slices at once
-
-   private:
-    __device__ void release(int stage) {
-      if (threadIdx.x % 32 == 0) arrive(&smem_.empty[stage]);
-    }
-
-    SharedStorage<C>& smem_;
-    std::uint32_t my_bits_;  // of Producer::bits
-    std::uint32_t work_ = 0;
-    int left_ = 0;
-    int stage_ = 0;
-    std::uint32_t phase_ = 0;
-    int reading_ = -1;  // the stage that the MMAs in flight read
-  };
 
   /// The sums of the CTAs that share a tile, added up in the first one, always in the same order.
   /// False in the others.
@@ -173,6 +103,7 @@ struct Consumer {
     using namespace cute;
     const int thread = threadIdx.x % 128;
     TiledMma mma;
+    mma.accumulate_ = GMMA::ScaleOut::One;
     auto thread_mma = mma.get_slice(thread);
     auto acc = partition_fragment_C(mma, Shape<Int<kGroupRows>, Int<C::kTileCols>>{});
 
@@ -184,55 +115,57 @@ struct Consumer {
     constexpr int kStageA = L::kSparseElements * sizeof(Element) / 16;
     constexpr int kStageB = L::kDenseElements * sizeof(Element) / 16;
 
-    Reader reader(smem, group);
+    const std::uint32_t my_bits = kWholeStage << group;  // of Producer::bits
+    StageReader<C> reader(smem);
     Walk tiles(p);
     while (tiles.valid()) {
       const Tile tile = tiles.take();
-      reader.begin(C::kBothSparse ? 1 : tile.steps);
-      mma.accumulate_ = GMMA::ScaleOut::Zero;
-      bool empty = true;
-      // What is skipped is skipped by the search for work: a branch around a WGMMA makes the
-      // compiler wait for each one.
-      while (reader.find()) {
-        empty = false;
-        Tensor a = make_tensor(rA.data() + reader.current * kStageA, rA.layout());
-        Tensor b = make_tensor(rB.data() + reader.current * kStageB, rB.layout());
+      const auto steps = static_cast<std::int32_t>(uniform(tile.steps));
+      clear(acc);
+      warpgroup_fence_operand(acc);
+      // Where both operands are sparse, the number of steps is not known: kEndOfTile comes.
+#pragma unroll 1
+      for (int step = 0; C::kBothSparse || step < steps; ++step) {
+        reader.wait_full();
+        const std::uint32_t mask = reader.mask();
+        if (C::kBothSparse && mask == kEndOfTile) break;
+        const std::uint32_t work = mask & my_bits;
+        Tensor a = make_tensor(rA.data() + reader.stage() * kStageA, rA.layout());
+        Tensor b = make_tensor(rB.data() + reader.stage() * kStageB, rB.layout());
         // Each way with an arrival of its own: one before the branch makes the compiler wait for
         // every WGMMA.
-        const auto multiply = [&](int first, auto count) {
+        const auto multiply = [&](auto first, auto count) {
           warpgroup_fence_operand(acc);
           warpgroup_arrive();
 #pragma unroll
           for (int i = 0; i < decltype(count)::value; ++i) {
             gemm(mma, a(_, _, first + i), b(_, _, first + i), acc);
-            mma.accumulate_ = GMMA::ScaleOut::One;
           }
           warpgroup_commit_batch();
-          warpgroup_wait<1>();
           warpgroup_fence_operand(acc);
         };
-        if (kSteps == kTileK / 16 || reader.whole) {
-          multiply(0, Int<kTileK / 16>{});
-        } else {
-          multiply(reader.slice * kSteps, Int<kSteps>{});
+        if (work == my_bits || (kSteps == kTileK / 16 && work != 0)) {
+          multiply(Int<0>{}, Int<kTileK / 16>{});
+        } else if constexpr (kSteps < kTileK / 16) {
+          for_each(make_seq<kTileK / 16 / kSteps>{}, [&](auto slice) {
+            constexpr int kFirst = decltype(slice)::value * kSteps;
+            if ((work >> kFirst * kConsumerGroups & ((1u << kSteps * kConsumerGroups) - 1)) != 0) {
+              multiply(Int<kFirst>{}, Int<kSteps>{});
+            }
+          });
         }
-        reader.started();
+        reader.advance(work == 0);
       }
-      warpgroup_wait<0>();
+      reader.finish();
       warpgroup_fence_operand(acc);
-      reader.finished();
       if constexpr (C::kOneTile) {  // the other group may still read the stages
         cutlass::arch::NamedBarrier::sync(128 * kConsumerGroups, kConsumersBarrier);
       }
       if (C::kOneTile && !C::kBothSparse && p.log2_split > 0) {
-        if (empty) clear(acc);
         if (!add_parts(smem.staging_of(group), 1 << p.log2_split, acc)) return;
-        empty = false;
       }
       if constexpr (std::is_same_v<Walk, StretchTiles<C::kTileCols>>) {
         if (tile.left || tile.others > 0) {
-          if (empty) clear(acc);
-          empty = false;
           if (tile.left) {
             leave_sums(p, tile.stretch, group, acc);
             continue;
@@ -244,11 +177,7 @@ struct Consumer {
         }
       }
       const std::int32_t row = tile.group * kTileRows + group * kGroupRows;
-      if (!empty) {
-        Epilogue<C>::run(p, smem.staging_of(group), row, tile.col, 1 + group, acc);
-      } else {
-        Epilogue<C>::run_empty(p, row, tile.col);
-      }
+      Epilogue<C>::run(p, smem.staging_of(group), row, tile.col, 1 + group, acc);
     }
   }
 };

@@ -150,20 +150,6 @@ class Epilogue {
     }
   }
 
-  /// Rows without blocks: beta * c.
-  static __device__ void run_empty(const Params& p, std::int32_t first_row,
-                                   std::int32_t first_col) {
-    const bool across = p.rows_inner;
-    const int fours = (across ? kRows : C::kTileCols) / 4;
-#pragma unroll 1
-    for (int i = threadIdx.x % 128; i < kRows * C::kTileCols / 4; i += 128) {
-      const int line = i / fours, element = i % fours * 4;
-      float zeros[4] = {};
-      write_four(p, first_row + (across ? element : line), first_col + (across ? line : element),
-                 zeros);
-    }
-  }
-
  private:
   /// Where 16 bytes of a line of 128 lie: permuted against bank conflicts.
   static __device__ int unit_offset(int line, int unit) {

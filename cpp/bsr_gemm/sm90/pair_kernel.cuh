@@ -7,8 +7,9 @@
 #include "bsr_gemm/sm90/layouts.cuh"
 #include "bsr_gemm/sm90/pair_producer.cuh"
 #include "bsr_gemm/sm90/pair_rounds.h"
-#include "primitives/barrier.cuh"
+#include "bsr_gemm/sm90/stage_reader.cuh"
 #include "primitives/quad.cuh"
+#include "primitives/reduce.cuh"
 
 // Two sparse operands of blocks of 64 and 128, and a result of 16 bits with contiguous rows: a CTA
 // computes several tiles, and its producer lists and loads the next one while this one is
@@ -55,6 +56,7 @@ class PairConsumer {
         make_tiled_mma(GMMA::ss_op_selector<Element, Element, float,
                                             Shape<Int<kGroupRows>, Int<C::kTileCols>, Int<kTileK>>,
                                             gmma(C::kSparse), gmma(C::kDense)>());
+    mma.accumulate_ = GMMA::ScaleOut::One;
     auto thread_mma = mma.get_slice(threadIdx.x % 128);
     auto acc = partition_fragment_C(mma, Shape<Int<kGroupRows>, Int<C::kTileCols>>{});
 
@@ -66,66 +68,35 @@ class PairConsumer {
     constexpr int kStageA = L::kSparseElements * sizeof(Element) / 16;
     constexpr int kStageB = L::kDenseElements * sizeof(Element) / 16;
 
+    StageReader<C> reader(smem_);
     ManyPairTiles tiles(p_);
     while (tiles.valid()) {
       const Tile tile = tiles.take();
-      mma.accumulate_ = GMMA::ScaleOut::Zero;
-      last_ = false;
-      bool empty = true;
-      // Stages without work are skipped by the search for work: a branch around a WGMMA makes the
-      // compiler wait for each one.
-      while (find()) {
-        empty = false;
-        Tensor a = make_tensor(rA.data() + current_ * kStageA, rA.layout());
-        Tensor b = make_tensor(rB.data() + current_ * kStageB, rB.layout());
-        warpgroup_fence_operand(acc);
-        warpgroup_arrive();
+      clear(acc);
+      for (bool last = false; !last;) {
+        reader.wait_full();
+        const std::uint32_t mask = reader.mask();
+        last = (mask & (kEndOfTile | kLastOfTile)) != 0;
+        const bool none = (mask & ~kEndOfTile & (kWholeStage << group_)) == 0;
+        if (!none) {
+          Tensor a = make_tensor(rA.data() + reader.stage() * kStageA, rA.layout());
+          Tensor b = make_tensor(rB.data() + reader.stage() * kStageB, rB.layout());
+          warpgroup_fence_operand(acc);
+          warpgroup_arrive();
 #pragma unroll
-        for (int k = 0; k < kTileK / 16; ++k) {
-          gemm(mma, a(_, _, k), b(_, _, k), acc);
-          mma.accumulate_ = GMMA::ScaleOut::One;
+          for (int k = 0; k < kTileK / 16; ++k) gemm(mma, a(_, _, k), b(_, _, k), acc);
+          warpgroup_commit_batch();
+          warpgroup_fence_operand(acc);
         }
-        warpgroup_commit_batch();
-        warpgroup_wait<1>();
-        warpgroup_fence_operand(acc);
-        release(reading_);
-        reading_ = current_;
+        reader.advance(none);
       }
-      warpgroup_wait<0>();
+      reader.finish();
       warpgroup_fence_operand(acc);
-      release(reading_);
-      reading_ = -1;
-      if (empty) clear(acc);
       store(tile.group * kTileRows + group_ * kGroupRows, tile.col, acc);
     }
   }
 
  private:
-  /// Moves to the next stage where this group of rows has a block.
-  __device__ bool find() {
-    while (!last_) {
-      wait(&smem_.full[stage_], phase_);
-      const std::uint32_t mask = __shfl_sync(0xffffffffu, smem_.masks[stage_], 0);
-      last_ = (mask & (kEndOfTile | kLastOfTile)) != 0;
-      current_ = stage_;
-      if (++stage_ == C::kStages) {
-        stage_ = 0;
-        phase_ ^= 1;
-      }
-      if ((mask & ~kEndOfTile & (kWholeStage << group_)) != 0) return true;
-      // The producer may need the stage that is being read before there is work again.
-      if (reading_ >= 0) cute::warpgroup_wait<0>();
-      release(reading_);
-      reading_ = -1;
-      release(current_);
-    }
-    return false;
-  }
-
-  __device__ void release(int stage) {
-    if (stage >= 0 && threadIdx.x % 32 == 0) arrive(&smem_.empty[stage]);
-  }
-
   /// 16 bytes a lane, 64 bytes beside each other in each of 8 rows.
   template <class Acc>
   __device__ void store(std::int32_t first_row, std::int32_t first_col, const Acc& acc) const {
@@ -155,10 +126,6 @@ class PairConsumer {
   const Params& p_;
   SharedStorage<C>& smem_;
   int group_;
-  int stage_ = 0, current_ = 0;
-  int reading_ = -1;  // the stage that the MMAs in flight read
-  std::uint32_t phase_ = 0;
-  bool last_ = false;  // of the tile's stages
 };
 
 template <class C>
@@ -166,7 +133,7 @@ __global__ void __launch_bounds__(C::kBoundThreads, C::kCtasPerSm)
     pair_kernel(const __grid_constant__ Params p) {
   extern __shared__ unsigned char raw_smem[];
   auto& smem = begin<C>(raw_smem, p.sparse_map, p.dense_map);
-  const int group = threadIdx.x / 128;
+  const auto group = static_cast<int>(uniform(threadIdx.x / 128));
   if (group == kConsumerGroups) {
     PairProducer<C, ManyPairTiles>(p, smem).run();
   } else {

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cutlass/arch/barrier.h>
+
 #include <cute/arch/copy_sm90_tma.hpp>
 
 #include "bsr_gemm/sm90/layouts.cuh"
 #include "bsr_gemm/sm90/tiles.cuh"
 #include "primitives/barrier.cuh"
+#include "primitives/reduce.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -114,34 +117,51 @@ class Producer {
 
   /// Bit k / 16 * 2 + row / 64: whether some block lies there.
   __device__ std::uint32_t mask_of(const Step& step) const {
-    std::uint32_t mask = __reduce_or_sync(0xffffffffu, step.value >= 0 ? bits_ : 0u);
-    if constexpr (C::kInner == 16) {
-      // A stage that is multiplied as a whole costs less than three slices one by one.
-      for (int group = 0; group < kConsumerGroups; ++group) {
-        const std::uint32_t whole = kWholeStage << group;
-        if (__popc(mask & whole) >= 3) mask |= whole;
-      }
-    }
-    return mask;
+    return __reduce_or_sync(0xffffffffu, step.value >= 0 ? bits_ : 0u);
   }
 
   __device__ void load(const Tile& tile, const Step& step, std::uint32_t mask, int stage) {
+    const bool wanted = (bits_ & mask) != 0, present = wanted && step.value >= 0;
+    const bool by_tma = C::kZerosByThreads ? present : wanted;
     std::uint32_t bytes = sizeof(Element) * L::kDenseElements;
-    const bool wanted = (bits_ & mask) != 0;
     if constexpr (C::kSparseByTma) {
-      const int boxes = __popc(__ballot_sync(0xffffffffu, wanted));
+      const int boxes = __popc(__ballot_sync(0xffffffffu, by_tma));
       bytes += sizeof(Element) * (boxes << (log2_k_ + log2_rows_));
     }
     if (thread_ == 0) {
       smem_.masks[stage] = mask;
-      arrive_expecting(&smem_.full[stage], bytes);
+      if constexpr (!C::kZerosByThreads) arrive_expecting(&smem_.full[stage], bytes);
     }
     load_dense(tile, step, stage);
+    const bool mine = lane() % 4 == 3 - warp();
     if constexpr (C::kSparseByTma) {
-      if (wanted && lane() % 4 == 3 - warp()) load_sparse(step, stage);
+      if (by_tma && mine) load_sparse(step, stage);
     } else {
       copy_sparse(step, mask, stage);
     }
+    if constexpr (C::kZerosByThreads) {
+      write_zeros(wanted && !present && mine, stage);
+      if (thread_ == 0) {
+        arrive_expecting(&smem_.full[stage], bytes);
+      } else if (lane() == 0) {
+        arrive(&smem_.full[stage]);
+      }
+    }
+  }
+
+  /// The warp writes the boxes of the lanes that want them.
+  __device__ void write_zeros(bool wanted, int stage) {
+    std::uint32_t boxes = __ballot_sync(0xffffffffu, wanted);
+    if (boxes == 0) return;
+    const std::uint32_t box =
+        shared_address(&smem_.sparse[stage][L::sparse_box(sparse_.row, sparse_.k)]);
+    const int bytes = static_cast<int>(sizeof(Element)) << (log2_k_ + log2_rows_);
+    for (; boxes != 0; boxes &= boxes - 1) {
+      const std::uint32_t to = __shfl_sync(0xffffffffu, box, __ffs(boxes) - 1);
+      for (int at = lane() * 16; at < bytes; at += 32 * 16) store_four(to + at, 0, 0, 0, 0);
+    }
+    cutlass::arch::fence_view_async_shared();  // tensor cores read them
+    __syncwarp();
   }
 
   __device__ void load_dense(const Tile& tile, const Step& step, int stage) {
@@ -169,30 +189,33 @@ class Producer {
                                  step.value);
   }
 
-  /// Every thread copies units of 16 bytes; zeros where a row has no block. Without branches, so
-  /// that the units' addresses are computed side by side: a warp on its own waits for each
-  /// instruction.
+  /// Each warp copies patches of 16 x 16, a lane 16 bytes of each; zeros where a row has no block.
+  /// Without branches, so that the patches' addresses are computed side by side: a warp on its own
+  /// waits for each instruction.
   __device__ void copy_sparse(const Step& step, std::uint32_t mask, int stage) {
-    constexpr int kUnits = L::kSparseElements / 8 / 128;  // of a thread
-    constexpr int kLine = C::kInner / 8;                  // units
-    constexpr int kLines = C::kSparse == Major::k ? kTileRows : kTileK;
+    static_assert(C::kInner == 16 && L::kSparseElements == 32 * 256);
     const std::uint32_t to = shared_address(smem_.sparse[stage]) + L::swizzled(thread_ * 16);
-    const auto* values = static_cast<const Element*>(p_.sparse_values);
+    const int line_stride = static_cast<int>(p_.sparse_line_stride);
+    const auto block_bytes = static_cast<std::uint32_t>(p_.sparse_block_stride * sizeof(Element));
+    const char* const values =
+        static_cast<const char*>(p_.sparse_values) +
+        (lane() / 2 * line_stride + lane() % 2 * 8) * static_cast<int>(sizeof(Element));
 #pragma unroll
-    for (int i = 0; i < kUnits; ++i) {
-      const int line = i * (128 / kLine) % kLines + thread_ / kLine;
-      const int inner = i * 128 / (kLine * kLines) * C::kInner + thread_ % kLine * 8;
-      const int row = C::kSparse == Major::k ? line : inner;
-      const int k = C::kSparse == Major::k ? inner : line;
+    for (int i = 0; i < 8; ++i) {
+      // The patch's first row and k.
+      const int row = C::kSparse == Major::k ? i % 2 * 64 + warp() * 16 : i * 16;
+      const int k = C::kSparse == Major::k ? i / 2 * 16 : warp() * 16;
       const int box = ((row >> log2_rows_) << (kLog2TileK - log2_k_)) + (k >> log2_k_);
       const std::int32_t value = __shfl_sync(0xffffffffu, step.value, box);
       const bool wanted = (mask >> (k / 16 * kConsumerGroups + row / kGroupRows) & 1) != 0;
       const int block_row = row & block_row_mask(), block_k = (step.k + k) & block_k_mask();
-      const std::int64_t from =
-          max(value, 0) * p_.sparse_block_stride +
-          (C::kSparse == Major::k ? block_row * p_.sparse_line_stride + block_k
-                                  : block_k * p_.sparse_line_stride + block_row);
-      copy_async_if(wanted, to + i * 128 * 16, values + from, value >= 0 ? 16 : 0);
+      const int in_block = C::kSparse == Major::k ? block_row * line_stride + block_k
+                                                  : block_k * line_stride + block_row;
+      const std::uint64_t from =
+          std::uint64_t{block_bytes} * static_cast<std::uint32_t>(max(value, 0));
+      copy_async_if(wanted, to + i * 128 * 16,
+                    values + in_block * static_cast<int>(sizeof(Element)) + from,
+                    value >= 0 ? 16 : 0);
     }
     arrive_after_copies(&smem_.full[stage]);
   }

@@ -7,6 +7,7 @@
 #include "bsr_gemm/sm90/sampled_consumer.cuh"
 #include "bsr_gemm/sm90/sampled_producer.cuh"
 #include "core/cuda_check.h"
+#include "primitives/reduce.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -17,7 +18,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   extern __shared__ unsigned char raw_smem[];
   auto& smem = begin<C>(raw_smem, p.row_map, p.col_map);
 
-  const int group = threadIdx.x / 128;
+  const auto group = static_cast<int>(uniform(threadIdx.x / 128));
   if (group == kConsumerGroups) {
     cutlass::arch::warpgroup_reg_dealloc<C::kProducerRegisters>();
     SampledProducer<C>(p, smem).run();

@@ -1,13 +1,11 @@
 #pragma once
 
-#include <cutlass/arch/barrier.h>
-
 #include <cute/tensor.hpp>
 
 #include "bsr_gemm/sm90/epilogue.cuh"
 #include "bsr_gemm/sm90/layouts.cuh"
 #include "bsr_gemm/sm90/sampled_tiles.cuh"
-#include "primitives/barrier.cuh"
+#include "bsr_gemm/sm90/stage_reader.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -20,7 +18,7 @@ class SampledConsumer {
   using L = Layouts<C>;
 
   __device__ SampledConsumer(const SampledParams& p, SharedStorage<C>& smem, int group)
-      : p_(p), smem_(smem), group_(group) {}
+      : p_(p), smem_(smem), group_(group), reader_(smem) {}
 
   __device__ void run() {
     SampledTiles<C::kTileCols> tiles(p_);
@@ -41,6 +39,7 @@ class SampledConsumer {
     auto mma = make_tiled_mma(GMMA::ss_op_selector<Element, Element, float,
                                                    Shape<Int<kGroupRows>, Int<kCols>, Int<kTileK>>,
                                                    gmma(C::kSparse), gmma(C::kDense)>());
+    mma.accumulate_ = GMMA::ScaleOut::One;
     auto thread_mma = mma.get_slice(threadIdx.x % 128);
     auto acc = partition_fragment_C(mma, Shape<Int<kGroupRows>, Int<kCols>>{});
 
@@ -53,37 +52,22 @@ class SampledConsumer {
     constexpr int kStageA = L::kSparseElements * sizeof(Element) / 16;
     constexpr int kStageB = L::kDenseElements * sizeof(Element) / 16;
 
-    mma.accumulate_ = GMMA::ScaleOut::Zero;
-    int reading = -1;  // the stage that the MMAs in flight read
+    clear(acc);
     for (int step = 0; step < p_.steps; ++step) {
-      wait(&smem_.full[stage_], phase_);
-      Tensor a = make_tensor(rA.data() + stage_ * kStageA, rA.layout());
-      Tensor b = make_tensor(rB.data() + stage_ * kStageB, rB.layout());
+      reader_.wait_full();
+      Tensor a = make_tensor(rA.data() + reader_.stage() * kStageA, rA.layout());
+      Tensor b = make_tensor(rB.data() + reader_.stage() * kStageB, rB.layout());
       warpgroup_fence_operand(acc);
       warpgroup_arrive();
 #pragma unroll
-      for (int k = 0; k < kTileK / 16; ++k) {
-        gemm(mma, a(_, _, k), b(_, _, k), acc);
-        mma.accumulate_ = GMMA::ScaleOut::One;
-      }
+      for (int k = 0; k < kTileK / 16; ++k) gemm(mma, a(_, _, k), b(_, _, k), acc);
       warpgroup_commit_batch();
-      warpgroup_wait<1>();
       warpgroup_fence_operand(acc);
-      release(reading);
-      reading = stage_;
-      if (++stage_ == C::kStages) {
-        stage_ = 0;
-        phase_ ^= 1;
-      }
+      reader_.advance(false);
     }
-    warpgroup_wait<0>();
+    reader_.finish();
     warpgroup_fence_operand(acc);
-    release(reading);
     store<kCols>(tile, acc);
-  }
-
-  __device__ void release(int stage) {
-    if (stage >= 0 && threadIdx.x % 32 == 0) arrive(&smem_.empty[stage]);
   }
 
   template <int kCols, class Acc>
@@ -126,8 +110,7 @@ class SampledConsumer {
   const SampledParams& p_;
   SharedStorage<C>& smem_;
   int group_;
-  int stage_ = 0;
-  std::uint32_t phase_ = 0;
+  StageReader<C> reader_;
 };
 
 }  // namespace sparsek::bsr::sm90

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cutlass/arch/barrier.h>
+
+#include <cute/arch/mma_sm90_gmma.hpp>
+
+#include "bsr_gemm/sm90/layouts.cuh"
+#include "primitives/barrier.cuh"
+#include "primitives/reduce.cuh"
+
+namespace sparsek::bsr::sm90 {
+
+/// How a warp group of consumers walks the stages, and gives those back that nothing reads any
+/// more.
+template <class C>
+class StageReader {
+ public:
+  __device__ explicit StageReader(SharedStorage<C>& smem) : smem_(smem) {}
+
+  __device__ int stage() const { return stage_; }
+
+  __device__ void wait_full() {
+    if (!is_over(&smem_.full[stage_], phase_)) {
+      finish();  // the producer may wait for the stage that is being read
+      wait(&smem_.full[stage_], phase_);
+    }
+    if constexpr (!C::kSparseByTma) cutlass::arch::fence_view_async_shared();
+  }
+
+  /// Which slices of the stage have blocks.
+  __device__ std::uint32_t mask() const { return uniform(smem_.masks[stage_]); }
+
+  /// To the next stage. The MMAs of this one have begun, or there are none.
+  __device__ void advance(bool none) {
+    if (none) {
+      finish();
+      release(stage_);
+    } else {
+      cute::warpgroup_wait<1>();
+      if (reading_ >= 0) release(reading_);
+      reading_ = stage_;
+    }
+    if (++stage_ == C::kStages) {
+      stage_ = 0;
+      phase_ ^= 1;
+    }
+  }
+
+  /// Waits for all MMAs.
+  __device__ void finish() {
+    cute::warpgroup_wait<0>();
+    if (reading_ >= 0) release(reading_);
+    reading_ = -1;
+  }
+
+ private:
+  __device__ void release(int stage) {
+    if (threadIdx.x % 32 == 0) arrive(&smem_.empty[stage]);
+  }
+
+  SharedStorage<C>& smem_;
+  int stage_ = 0;
+  std::uint32_t phase_ = 0;
+  int reading_ = -1;  // the stage that the MMAs in flight read
+};
+
+}  // namespace sparsek::bsr::sm90
