@@ -21,7 +21,7 @@ constexpr Kernel row(double cost = 1) {
 constexpr Kernel kKernels[] = {
     row<Dense64>(),           row<Dense64Wide>(1.02),  row<Dense64Small>(1.25),
     row<Dense96>(),           row<Dense96Small>(1.15), row<Dense128>(),
-    row<Dense128Small>(1.15), row<Dense192x128>(),     row<Dense192x128Small>(1.15),
+    row<Dense128Small>(1.08), row<Dense192x128>(),     row<Dense192x128Small>(1.15),
     row<Dense192>(),          row<Dense256>(),         row<Lists64>(1.8),
     row<Lists64Small>(),      row<Lists96>(),          row<Lists128>(),
     row<Lists192x128>(),      row<Lists192>(),         row<Lists256>(),

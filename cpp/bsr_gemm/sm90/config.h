@@ -69,7 +69,7 @@ struct Config {
   static constexpr bool kSparseByTma = kInner > 16 || !kOneSparse;
   // And as long for a box of zeros as for a block: where some of a warp group's rows have none, the
   // producer's threads write zeros.
-  static constexpr bool kZerosByThreads = kOneSparse && kInner == 32;
+  static constexpr bool kZerosByThreads = kOneSparse && !kOneTile && kInner == 32;
   static constexpr int kArrivals = !kSparseByTma ? 129 : kZerosByThreads ? 4 : 1;  // at a stage
   // Of one thread; they add up to what a launch gets, where registers are dealt out.
   static constexpr int kProducerRegisters =

@@ -11,6 +11,7 @@ namespace sparsek::bsr::sm90 {
 namespace {
 
 constexpr int kWideTile = 256, kNarrowTile = 64;
+constexpr int kUnit = 8;  // elements in 16 bytes, of which all strides are multiples
 constexpr std::size_t kBytesOfFlags = 8192;  // one for each warp group of each worker
 
 /// The product with the sparse operand on the left: out^T = b^T a^T where b is the sparse one.
@@ -45,8 +46,8 @@ Sides sides_of(const Problem& p) {
 void set_sparse(const Sides& s, const TensorView& values, const KernelKey& key, Params* params) {
   const int k_axis = s.sparse_k_axis;
   params->sparse_values = values.data;
-  params->sparse_block_stride = values.stride[0];
-  params->sparse_line_stride = values.stride[key.sparse == Major::k ? 3 - k_axis : k_axis];
+  params->sparse_block_stride = static_cast<std::uint32_t>(values.stride[0] / kUnit);
+  params->sparse_line_stride = values.stride[key.sparse == Major::k ? 3 - k_axis : k_axis] / kUnit;
   if (key.inner == 16 || values.shape[0] == 0) return;
   params->sparse_map = block_map(s.sparse_name, values, k_axis, key.sparse, key.inner);
 }

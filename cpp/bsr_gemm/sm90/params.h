@@ -46,9 +46,9 @@ struct Params {
   CUtensorMap sparse_map;
   CUtensorMap dense_map;
   Lists lists;
-  const void* sparse_values;         // for what does not go by TMA
-  std::int64_t sparse_block_stride;  // in elements
-  std::int64_t sparse_line_stride;   // of the axis that is not contiguous
+  const void* sparse_values;          // for what does not go by TMA
+  std::uint32_t sparse_block_stride;  // in units of 16 bytes
+  std::int64_t sparse_line_stride;    // the same, of the axis that is not contiguous
   int log2_block_rows;
   int log2_block_k;
   std::int32_t absent_col;  // a k block beyond the last one

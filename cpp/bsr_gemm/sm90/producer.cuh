@@ -40,6 +40,11 @@ class Producer {
     const bool whole = C::kDense == Major::k || p.dense_in_chunks;
     dense_ = {lane() / kParts * (whole ? C::kTileCols : 64), lane() % kParts * C::kInner};
     log2_rows_in_group_ = max(0, kLog2GroupRows + 1 - p.log2_block_rows);
+    if constexpr (!C::kSparseByTma && C::kSparse == Major::k) {
+      for (int i = 0; i < 2; ++i) {
+        lines_[i] = line_of_lane((i * 64 + warp() * 16) & block_row_mask());
+      }
+    }
   }
 
   template <class Walk>
@@ -195,11 +200,10 @@ class Producer {
   __device__ void copy_sparse(const Step& step, std::uint32_t mask, int stage) {
     static_assert(C::kInner == 16 && L::kSparseElements == 32 * 256);
     const std::uint32_t to = shared_address(smem_.sparse[stage]) + L::swizzled(thread_ * 16);
-    const int line_stride = static_cast<int>(p_.sparse_line_stride);
-    const auto block_bytes = static_cast<std::uint32_t>(p_.sparse_block_stride * sizeof(Element));
-    const char* const values =
-        static_cast<const char*>(p_.sparse_values) +
-        (lane() / 2 * line_stride + lane() % 2 * 8) * static_cast<int>(sizeof(Element));
+    const uint4* lines[2] = {lines_[0], lines_[1]};
+    if constexpr (C::kSparse == Major::free) {
+      lines[0] = line_of_lane((step.k + warp() * 16) & block_k_mask());
+    }
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       // The patch's first row and k.
@@ -208,22 +212,28 @@ class Producer {
       const int box = ((row >> log2_rows_) << (kLog2TileK - log2_k_)) + (k >> log2_k_);
       const std::int32_t value = __shfl_sync(0xffffffffu, step.value, box);
       const bool wanted = (mask >> (k / 16 * kConsumerGroups + row / kGroupRows) & 1) != 0;
-      const int block_row = row & block_row_mask(), block_k = (step.k + k) & block_k_mask();
-      const int in_block = C::kSparse == Major::k ? block_row * line_stride + block_k
-                                                  : block_k * line_stride + block_row;
-      const std::uint64_t from =
-          std::uint64_t{block_bytes} * static_cast<std::uint32_t>(max(value, 0));
+      const int in_line =
+          C::kSparse == Major::k ? (step.k + k) & block_k_mask() : row & block_row_mask();
+      const std::uint64_t block =
+          std::uint64_t{p_.sparse_block_stride} * static_cast<std::uint32_t>(max(value, 0));
       copy_async_if(wanted, to + i * 128 * 16,
-                    values + in_block * static_cast<int>(sizeof(Element)) + from,
+                    lines[C::kSparse == Major::k ? i % 2 : 0] + in_line / 8 + block,
                     value >= 0 ? 16 : 0);
     }
     arrive_after_copies(&smem_.full[stage]);
   }
 
+  /// What a lane copies of a line of block 0 and the 15 behind it.
+  __device__ const uint4* line_of_lane(int line) const {
+    return static_cast<const uint4*>(p_.sparse_values) +
+           (line + lane() / 2) * p_.sparse_line_stride + lane() % 2;
+  }
+
   const Params& p_;
   SharedStorage<C>& smem_;
   int thread_;
-  int log2_rows_, log2_k_;  // of a sparse box
+  const uint4* lines_[2]{};  // where blocks are copied by threads: of a warp's rows, and 64 further
+  int log2_rows_, log2_k_;   // of a sparse box
   int log2_rows_in_group_;
   Box sparse_, dense_;      // of this lane
   std::uint32_t bits_ = 0;  // of the sparse one, 0 where there is none

@@ -171,14 +171,14 @@ void test_splits() {
   CHECK_EQ(packed.num_q_heads, 8);
   CHECK_EQ(packed.kv_len, 131072);
   CHECK(is_unbounded(packed.band, packed.q_len));
-  check_choice(packed, 128, 128, 64, 96);
-  CHECK_EQ(sm90::choose(packed).log2_splits, 5);  // 8 tiles for 2 CTAs on each of 132 SMs
-  CHECK_EQ(sm90::choose(packed).num_ctas, 256);
-  p.window_left = 999;
-  p.band = make_band(1, p.kv_len, true, 999, std::nullopt);
+  check_choice(packed, 128, 128, 128, 176);
+  CHECK_EQ(sm90::choose(packed).log2_splits, 4);  // 8 tiles for 132 SMs
+  CHECK_EQ(sm90::choose(packed).num_ctas, 128);
+  p.window_left = 1999;
+  p.band = make_band(1, p.kv_len, true, 1999, std::nullopt);
   pack_gqa(p, &memory);
-  CHECK_EQ(packed.kv_len, 1000);
-  CHECK_EQ(sm90::choose(packed).log2_splits, 1);  // 11 tiles of keys
+  CHECK_EQ(packed.kv_len, 2000);
+  CHECK_EQ(sm90::choose(packed).log2_splits, 1);  // 12 tiles of keys
   p.has_mask = true;
   CHECK_EQ(pack_gqa(p, &memory).num_q_heads, 32);  // lists are of one head
 
