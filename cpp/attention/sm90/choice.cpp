@@ -11,22 +11,42 @@ namespace sparsek::attn::sm90 {
 namespace {
 
 template <class C>
-constexpr Kernel row(double cost = 1) {
+constexpr Kernel row(double cost, double unequal_cost) {
   return {C::kHeadDim, C::kValueDim, C::kTileQ, C::kTileKv, C::kStages, C::kCtasPerSm, C::kTeams,
-          C::kLists,   C::kSplits,   C::kSlabK, C::kSlabV,  cost,       &launch<C>};
+          C::kLists,   C::kSplits,   C::kSlabK, C::kSlabV,  cost,       unequal_cost,  &launch<C>};
+}
+template <class C>
+constexpr Kernel row(double cost = 1) {
+  return row<C>(cost, cost);
 }
 
 // By head_dim: the first that is wide enough has the least to fill with zeros. With lists, the
 // widest tiles first.
 constexpr Kernel kKernels[] = {
-    row<Dense64>(),           row<Dense64Wide>(1.02),  row<Dense64Small>(1.25),
-    row<Dense96>(),           row<Dense96Small>(1.15), row<Dense128>(),
-    row<Dense128Small>(1.08), row<Dense192x128>(),     row<Dense192x128Small>(1.15),
-    row<Dense192>(),          row<Dense256>(),         row<Lists64>(1.8),
-    row<Lists64Small>(),      row<Lists96>(),          row<Lists128>(),
-    row<Lists192x128>(),      row<Lists192>(),         row<Lists256>(),
-    row<NarrowLists64>(),     row<NarrowLists128>(),   row<NarrowLists256>(),
-    row<Split64>(),           row<Split128>(),         row<Split256>(),
+    row<Dense64>(),
+    row<Dense64Wide>(1.02),
+    row<Dense64Small>(1.25),
+    row<Dense96>(),
+    row<Dense96Small>(1.15),
+    row<Dense128>(),
+    row<Dense128Small>(1.08, 1.15),
+    row<Dense192x128>(),
+    row<Dense192x128Small>(1.15),
+    row<Dense192>(),
+    row<Dense256>(),
+    row<Lists64>(1.8),
+    row<Lists64Small>(),
+    row<Lists96>(),
+    row<Lists128>(),
+    row<Lists192x128>(),
+    row<Lists192>(),
+    row<Lists256>(),
+    row<NarrowLists64>(),
+    row<NarrowLists128>(),
+    row<NarrowLists256>(),
+    row<Split64>(),
+    row<Split128>(),
+    row<Split256>(),
 };
 
 // Of K and V, which stays in L2 (50 MB) while the heads that they belong to are visited.
@@ -55,7 +75,8 @@ std::int64_t slots_of(const Kernel& kernel, const Problem& p) {
 double estimate(const Kernel& kernel, const Problem& p) {
   const std::int64_t tiles = tiles_of(kernel, p) * p.num_q_heads * p.batch;
   const std::int64_t rounds = ceil_div(tiles, slots_of(kernel, p));
-  return static_cast<double>(rounds) * kernel.tile_q * kernel.cost;
+  const double cost = !p.has_mask && is_unequal(p) ? kernel.unequal_cost : kernel.cost;
+  return static_cast<double>(rounds) * kernel.tile_q * cost;
 }
 
 /// Query heads whose q tiles are visited together, longest first, under a band that makes them

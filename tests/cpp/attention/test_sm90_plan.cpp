@@ -220,6 +220,12 @@ void test_choice() {
   Problem batched = problem(64, 64, 1024);  // 1024 is four times 256, and 5.3 times 192
   batched.batch = 32;
   check_choice(batched, 64, 64, 256, 64);
+  batched = problem(128, 128, 1024);
+  batched.batch = 16;
+  check_choice(batched, 128, 128, 128, 176);
+  batched.causal = true;
+  batched.band = make_band(1024, 1024, true, std::nullopt, std::nullopt);
+  check_choice(batched, 128, 128, 192, 80);
 
   // The shapes by which the GPU tests reach the widest tiles.
   Problem heads = problem(64, 64, 350);
