@@ -3,8 +3,12 @@
 #include <cutlass/arch/barrier.h>
 
 #include "bsr_gemm/sm90/layouts.cuh"
+#include "primitives/reduce.cuh"
 
 namespace sparsek::bsr::sm90 {
+
+/// Which warp group of the CTA this is: the consumers come first.
+__device__ inline int warp_group() { return static_cast<int>(uniform(threadIdx.x / 128)); }
 
 /// What a kernel begins with: where its storage lies, and its stages' barriers. `sparse_map` is
 /// that of the rows' operand, `dense_map` of the columns'.

@@ -7,13 +7,12 @@
 #include "bsr_gemm/sm90/pair_producer.cuh"
 #include "bsr_gemm/sm90/producer.cuh"
 #include "primitives/ptx.cuh"
-#include "primitives/reduce.cuh"
 
 namespace sparsek::bsr::sm90 {
 
 template <class C, class Walk>
 __device__ __forceinline__ void run_roles(const Params& p, SharedStorage<C>& smem) {
-  const auto group = static_cast<int>(uniform(threadIdx.x / 128));
+  const int group = warp_group();
   if (group == kConsumerGroups) {
     if constexpr (C::kBothSparse) {
       PairProducer<C>(p, smem).run();

@@ -9,7 +9,6 @@
 #include "bsr_gemm/sm90/pair_rounds.h"
 #include "bsr_gemm/sm90/stage_reader.cuh"
 #include "primitives/quad.cuh"
-#include "primitives/reduce.cuh"
 
 // Two sparse operands of blocks of 64 and 128, and a result of 16 bits with contiguous rows: a CTA
 // computes several tiles, and its producer lists and loads the next one while this one is
@@ -133,7 +132,7 @@ __global__ void __launch_bounds__(C::kBoundThreads, C::kCtasPerSm)
     pair_kernel(const __grid_constant__ Params p) {
   extern __shared__ unsigned char raw_smem[];
   auto& smem = begin<C>(raw_smem, p.sparse_map, p.dense_map);
-  const auto group = static_cast<int>(uniform(threadIdx.x / 128));
+  const int group = warp_group();
   if (group == kConsumerGroups) {
     PairProducer<C, ManyPairTiles>(p, smem).run();
   } else {

@@ -7,7 +7,6 @@
 #include "bsr_gemm/sm90/sampled_consumer.cuh"
 #include "bsr_gemm/sm90/sampled_producer.cuh"
 #include "core/cuda_check.h"
-#include "primitives/reduce.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -18,7 +17,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   extern __shared__ unsigned char raw_smem[];
   auto& smem = begin<C>(raw_smem, p.row_map, p.col_map);
 
-  const auto group = static_cast<int>(uniform(threadIdx.x / 128));
+  const int group = warp_group();
   if (group == kConsumerGroups) {
     cutlass::arch::warpgroup_reg_dealloc<C::kProducerRegisters>();
     SampledProducer<C>(p, smem).run();
