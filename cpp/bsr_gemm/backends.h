@@ -13,7 +13,8 @@ namespace sm90 {
 BsrGemmBackend backend();
 /// Of bsr_plan_bytes and make_bsr_plan.
 std::size_t bytes_of_plan(const BsrMatrixView& matrix, OperandSide side);
-void fill_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, void* stream);
+void fill_plan(const BsrMatrixView& matrix, OperandSide side, PlanEffort effort, void* memory,
+               void* stream);
 }  // namespace sm90
 namespace sm90_dense {
 BsrGemmBackend backend();

@@ -26,10 +26,11 @@ std::size_t bsr_plan_bytes(const BsrMatrixView& matrix, OperandSide side) {
   return bsr::sm90::bytes_of_plan(matrix, side);
 }
 
-void make_bsr_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, void* stream) {
+void make_bsr_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, void* stream,
+                   PlanEffort effort) {
   if (bsr_plan_bytes(matrix, side) == 0) return;
   require_value(memory != nullptr, "memory: expected that of a plan, got null");
-  bsr::sm90::fill_plan(matrix, side, memory, stream);
+  bsr::sm90::fill_plan(matrix, side, effort, memory, stream);
 }
 
 std::size_t bsr_gemm_workspace_bytes(const BsrGemmArgs& args) {

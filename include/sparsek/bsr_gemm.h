@@ -65,9 +65,15 @@ enum class OperandSide : std::uint8_t { left, right };
 /// merged for the fast kernels. 0 where no backend uses one.
 std::size_t bsr_plan_bytes(const BsrMatrixView& matrix, OperandSide side);
 
+/// How a plan is made.
+///   full  for many products: rows that share blocks are multiplied together
+///   low   for one product, in less time
+enum class PlanEffort : std::uint8_t { full, low };
+
 /// Enqueues on `stream` (a cudaStream_t) what fills the memory of a plan. It depends on the
 /// structure alone, not on the values: one plan serves every matrix of the structure. Throws Error.
-void make_bsr_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, void* stream);
+void make_bsr_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, void* stream,
+                   PlanEffort effort = PlanEffort::full);
 
 /// Bytes of workspace that `bsr_gemm` would use for these arguments, were it given: 0 where the
 /// first backend that takes them needs none.

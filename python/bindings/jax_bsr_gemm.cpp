@@ -45,7 +45,7 @@ void bsr_gemm_call(Call& call) {
     const std::size_t bytes = bsr_plan_bytes(matrix, side);
     if (bytes > 0) {
       void* const plan = call.allocate(bytes);
-      make_bsr_plan(matrix, side, plan, call.stream());
+      make_bsr_plan(matrix, side, plan, call.stream(), PlanEffort::low);
       (right ? args.b_plan : args.a_plan) = plan;
     }
   }

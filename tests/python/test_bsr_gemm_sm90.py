@@ -105,6 +105,16 @@ def test_unequal_rows_of_many_tiles(block, rows, free, rng):
     reference.assert_close(transposed, expected.T, lowprec.T)
 
 
+@pytest.mark.parametrize("options", [{}, {"free": 45}, {"beta": 0.5, "out_dtype": torch.float32}], ids=str)
+@pytest.mark.parametrize("block", [(16, 32), (32, 32), (64, 16)], ids=str)
+@pytest.mark.parametrize("product", ONE_SPARSE)
+def test_more_rows_than_are_grouped_at_once(product, block, options, rng):
+    """Rows are grouped by what they share within windows of 512 block rows, of which the last is not full."""
+    size = (1127, 20, 5) if product == "sparse_dense" else (5, 1127, 20)
+    options = {"free": 264, "order": "row", "shuffled": True, **options}
+    check(product, "sm90", torch.float16, rng, block=block, size=size, density=0.1, **options)
+
+
 @pytest.mark.parametrize("options", [{}, {"beta": 0.5, "out_dtype": torch.float32}, {"transposed": True}], ids=str)
 @pytest.mark.parametrize("block", [16, 32, 64, 128])
 @pytest.mark.parametrize("product", ONE_SPARSE)

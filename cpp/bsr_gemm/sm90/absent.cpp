@@ -7,6 +7,6 @@ namespace sparsek::bsr::sm90 {
 BsrGemmBackend backend() { return absent_backend<Problem, BsrGemmArgs>("sm90"); }
 
 std::size_t bytes_of_plan(const BsrMatrixView&, OperandSide) { return 0; }
-void fill_plan(const BsrMatrixView&, OperandSide, void*, void*) {}
+void fill_plan(const BsrMatrixView&, OperandSide, PlanEffort, void*, void*) {}
 
 }  // namespace sparsek::bsr::sm90

@@ -68,9 +68,10 @@ std::size_t bytes_of_plan(const BsrMatrixView& matrix, OperandSide side) {
   return planned ? plan_bytes(matrix, side) : 0;
 }
 
-void fill_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, void* stream) {
+void fill_plan(const BsrMatrixView& matrix, OperandSide side, PlanEffort effort, void* memory,
+               void* stream) {
   const DeviceGuard guard(matrix.values.device);
-  make_plan(matrix, side, memory, static_cast<cudaStream_t>(stream));
+  make_plan(matrix, side, effort, memory, static_cast<cudaStream_t>(stream));
 }
 
 }  // namespace sparsek::bsr::sm90

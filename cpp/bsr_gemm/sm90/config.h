@@ -70,10 +70,12 @@ struct Config {
   // And as long for a box of zeros as for a block: where some of a warp group's rows have none, the
   // producer's threads write zeros.
   static constexpr bool kZerosByThreads = kOneSparse && !kOneTile && kInner == 32;
-  static constexpr int kArrivals = !kSparseByTma ? 129 : kZerosByThreads ? 4 : 1;  // at a stage
+  // Each producer warp fills stages by itself, so that what one waits for holds no other up; those
+  // that copy blocks by themselves fill them together, since one takes too long for all of a stage.
+  static constexpr bool kStageForEachWarp = kOneSparse && kSparseByTma;
+  static constexpr int kArrivals = kSparseByTma ? 1 : 129;  // at a stage
   // Of one thread; they add up to what a launch gets, where registers are dealt out.
-  static constexpr int kProducerRegisters =
-      !kSparseByTma || kLongRows || (kOneTile && !kBothSparse) ? 56 : 40;
+  static constexpr int kProducerRegisters = kBothSparse ? 40 : 56;
   static constexpr int kConsumerRegisters =
       ((kOneTile ? 3 * 80 : 3 * 168) - kProducerRegisters) / 2 / 8 * 8;
 };

@@ -121,6 +121,8 @@ struct Consumer {
     while (tiles.valid()) {
       const Tile tile = tiles.take();
       const auto steps = static_cast<std::int32_t>(uniform(tile.steps));
+      const std::int32_t row = tile.group * kTileRows + group * kGroupRows;
+      const std::int32_t row_of_thread = Epilogue<C>::row_of_thread(p, row);
       clear(acc);
       warpgroup_fence_operand(acc);
       // Where both operands are sparse, the number of steps is not known: kEndOfTile comes.
@@ -176,8 +178,7 @@ struct Consumer {
           }
         }
       }
-      const std::int32_t row = tile.group * kTileRows + group * kGroupRows;
-      Epilogue<C>::run(p, smem.staging_of(group), row, tile.col, 1 + group, acc);
+      Epilogue<C>::run(p, smem.staging_of(group), row, row_of_thread, tile.col, 1 + group, acc);
     }
   }
 };

@@ -130,27 +130,41 @@ __device__ void put_four(const P& p, std::int64_t at, std::int64_t c_at, std::in
 }
 
 /// Writes the 64 rows that one warp group has summed: alpha * sum + beta * c. The sums go through
-/// shared memory, some columns at a time.
+/// shared memory, some columns at a time. `first_row` counts the rows as they lie in the groups,
+/// which is not where they lie in the result.
 template <class C>
 class Epilogue {
  public:
   using Element = typename C::Element;
   static constexpr int kRows = 64;
 
+  /// The first row of the result that this thread stores, read from memory.
+  static __device__ std::int32_t row_of_thread(const Params& p, std::int32_t first_row) {
+    const int thread = threadIdx.x % 128;
+    return row_of(p, first_row + (p.rows_inner ? thread % 8 * 8 : thread / 32 * 16));
+  }
+
   template <class Acc>
   static __device__ void run(const Params& p, unsigned char* staging, std::int32_t first_row,
-                             std::int32_t first_col, int barrier, const Acc& acc) {
+                             std::int32_t row_of_thread, std::int32_t first_col, int barrier,
+                             const Acc& acc) {
     const bool inside = first_row + kRows <= p.rows && first_col + C::kTileCols <= p.cols;
     if (!inside || p.wide_out || p.beta != 0.0f || !p.aligned) {
       store(p, staging, first_row, first_col, barrier, acc);
     } else if (p.rows_inner) {
-      store_whole<true>(p, staging, first_row, first_col, barrier, acc);
+      store_whole<true>(p, staging, row_of_thread, first_col, barrier, acc);
     } else {
-      store_whole<false>(p, staging, first_row, first_col, barrier, acc);
+      store_whole<false>(p, staging, row_of_thread, first_col, barrier, acc);
     }
   }
 
  private:
+  static __device__ std::int32_t row_of(const Params& p, std::int32_t row) {
+    if (!C::kOneSparse || p.lists.rows == nullptr) return row;
+    const std::int32_t block = __ldg(p.lists.rows + (row >> p.log2_block_rows));
+    return (block << p.log2_block_rows) + (row & ((1 << p.log2_block_rows) - 1));
+  }
+
   /// Where 16 bytes of a line of 128 lie: permuted against bank conflicts.
   static __device__ int unit_offset(int line, int unit) {
     return line * 128 + (unit ^ (line & 7)) * 16;
@@ -161,8 +175,8 @@ class Epilogue {
   /// the loads of the next tile.
   template <bool kAcross, class Acc>
   static __device__ void store_whole(const Params& p, unsigned char* staging,
-                                     std::int32_t first_row, std::int32_t first_col, int barrier,
-                                     const Acc& acc) {
+                                     std::int32_t row_of_thread, std::int32_t first_col,
+                                     int barrier, const Acc& acc) {
     constexpr int kCols = C::kTileCols < 128 ? C::kTileCols : 128;  // in one round
     const auto sync = [&] {
       if constexpr (kAcross) {
@@ -178,8 +192,10 @@ class Epilogue {
     const int line0 = kAcross ? thread / 8 : warp * 16 + lane / 16;
     const int unit0 = kAcross ? thread % 8 : lane % 16;
     const std::int64_t line_stride = kAcross ? p.out.dense_stride : p.out.sparse_stride;
-    Element* out = static_cast<Element*>(p.out.data) + first_row * p.out.sparse_stride +
-                   first_col * p.out.dense_stride + line0 * line_stride + unit0 * 8;
+    // The rows of a warp, or of a unit, lie in one block row: beside each other in the result.
+    Element* out = static_cast<Element*>(p.out.data) + row_of_thread * p.out.sparse_stride +
+                   first_col * p.out.dense_stride +
+                   (kAcross ? line0 * line_stride : lane / 16 * line_stride + unit0 * 8);
 #pragma unroll
     for (int round = 0; round < C::kTileCols / kCols; ++round) {
       sync();  // the last round has been read
@@ -228,8 +244,9 @@ class Epilogue {
   }
 
   /// As far as the result goes.
-  static __device__ void write_four(const Params& p, std::int32_t row, std::int32_t col,
+  static __device__ void write_four(const Params& p, std::int32_t row_in_groups, std::int32_t col,
                                     float (&values)[4]) {
+    const std::int32_t row = row_of(p, row_in_groups);
     if (row >= p.rows || col >= p.cols) return;
     put_four<Element>(p, row * p.out.sparse_stride + col * p.out.dense_stride,
                       row * p.c.sparse_stride + col * p.c.dense_stride,

@@ -114,7 +114,7 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   key.tile_cols = num_tiles(p, kWideTile) < p.device.num_sms ? kNarrowTile : kWideTile;
 
   Params params{};
-  params.lists = lists_of(matrix, s.side, left ? args.a_plan : args.b_plan);
+  params.lists = lists_of(matrix, s.side, Grouping::similar, left ? args.a_plan : args.b_plan);
   params.log2_block_rows = log2_of(s.block.rows);
   params.log2_block_k = log2_of(s.block.cols);
   params.absent_col = static_cast<std::int32_t>(p.k / s.block.cols);

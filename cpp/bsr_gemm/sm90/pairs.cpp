@@ -43,8 +43,8 @@ void run_pairs(const Problem& p, const BsrGemmArgs& args) {
   key.tile_cols = kTileRows;
 
   Params params{};
-  params.lists = lists_of(rows.matrix, rows.side, rows.plan);
-  params.col_lists = lists_of(cols.matrix, cols.side, cols.plan);
+  params.lists = lists_of(rows.matrix, rows.side, Grouping::neighbours, rows.plan);
+  params.col_lists = lists_of(cols.matrix, cols.side, Grouping::neighbours, cols.plan);
   params.log2_block_rows = log2_of(rows.block());
   params.log2_block_cols = log2_of(cols.block());
   params.log2_block_k = log2_of(rows.block_k());

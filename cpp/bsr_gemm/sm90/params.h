@@ -31,6 +31,7 @@ struct Lists {
   const std::uint32_t* bits;   // bit_words for each group: bit k is set where it has k block k
   const std::int32_t* cols;
   const std::int32_t* values;
+  const std::int32_t* rows;  // the block row at each place of the groups; null: in order
   std::int32_t num_groups;
   std::int32_t bit_words;
   Schedule schedule;

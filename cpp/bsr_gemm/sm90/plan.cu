@@ -1,10 +1,11 @@
 // The merged block lists of groups of block rows (of block columns for a right operand), longest
-// group first. Four kernels: count the entries of each group, place the groups, fill their lists,
-// and say which CTA takes which tiles.
+// group first: count the entries of each group, place the groups, fill their lists, and say which
+// CTA takes which tiles.
 
 #include "bsr_gemm/sm90/config.h"
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/schedule.cuh"
+#include "bsr_gemm/sm90/similar.cuh"
 #include "bsr_gemm/sm90/stretches.h"
 #include "core/cuda_check.h"
 #include "core/device.h"
@@ -24,6 +25,9 @@ struct Structure {
   std::int64_t block_rows, block_cols;  // of the whole matrix
   bool by_cols;                         // groups of block columns
   int rows_in_group;
+  // The row at each place of the groups, and the inverse; null: as they come.
+  const std::int32_t* order;
+  const std::int32_t* place_of;
 };
 
 struct Arrays {
@@ -33,57 +37,119 @@ struct Arrays {
   std::int32_t* lengths;
   std::int32_t* cols;
   std::int32_t* values;
+  SimilarArrays similar;  // null where the groups are of neighbours
   ScheduleArrays schedule;
 };
 
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
+std::int64_t num_rows(const BsrMatrixView& m, OperandSide side) {
+  return side == OperandSide::left ? m.num_block_rows() : m.num_block_cols();
+}
+
 std::int64_t num_groups(const BsrMatrixView& m, OperandSide side) {
-  const std::int64_t rows = side == OperandSide::left ? m.num_block_rows() : m.num_block_cols();
-  const int group = rows_in_group(m, side);
-  return (rows + group - 1) / group;
+  return ceil_div(num_rows(m, side), rows_in_group(m, side));
 }
 
 /// The persistent CTAs that walk the tiles.
 int num_workers(const BsrMatrixView& m) { return device_info(m.values.device).num_sms; }
 
 std::int64_t bit_words(const BsrMatrixView& m, OperandSide side) {
-  return ((side == OperandSide::left ? m.num_block_cols() : m.num_block_rows()) + 31) / 32;
+  return ceil_div(side == OperandSide::left ? m.num_block_cols() : m.num_block_rows(), 32);
 }
 
-Arrays arrays_of(const BsrMatrixView& m, OperandSide side, void* memory, std::size_t* bytes) {
-  const auto groups = static_cast<std::size_t>(num_groups(m, side));
-  const auto entries = static_cast<std::size_t>(m.nnz());
-  std::size_t offset = 0;
-  const auto take = [&](std::size_t size) {
-    void* const part = static_cast<char*>(memory) + offset;
-    offset += aligned(size);
+std::int64_t num_windows(const BsrMatrixView& m, OperandSide side) {
+  return ceil_div(num_rows(m, side), kWindow);
+}
+
+std::size_t words_of_bits(const BsrMatrixView& m, OperandSide side) {
+  return static_cast<std::size_t>(num_windows(m, side) * bit_words(m, side)) * kWindow;
+}
+
+/// Where a row is a group by itself, nothing is to be grouped.
+bool groups_rows(const BsrMatrixView& m, OperandSide side) { return rows_in_group(m, side) > 1; }
+
+/// Takes parts of a plan's memory one behind the other.
+class Memory {
+ public:
+  explicit Memory(void* begin) : begin_(static_cast<char*>(begin)) {}
+
+  template <class T>
+  T* take(std::size_t count) {
+    T* const part = reinterpret_cast<T*>(begin_ + taken_);
+    taken_ += aligned(count * sizeof(T));
     return part;
-  };
-  Arrays arrays{};
-  arrays.groups = static_cast<RowGroup*>(take(groups * sizeof(RowGroup)));
-  arrays.begins = static_cast<std::int64_t*>(take((groups + 1) * sizeof(std::int64_t)));
-  arrays.bits = static_cast<std::uint32_t*>(
-      take(groups * static_cast<std::size_t>(bit_words(m, side)) * sizeof(std::uint32_t)));
-  arrays.lengths = static_cast<std::int32_t*>(take(groups * sizeof(std::int32_t)));
-  arrays.cols = static_cast<std::int32_t*>(take(entries * sizeof(std::int32_t)));
-  arrays.values =
-      static_cast<std::int32_t*>(take(entries * rows_in_group(m, side) * sizeof(std::int32_t)));
-  const int workers = num_workers(m);
-  const std::int64_t count = num_groups(m, side);
-  if (const std::int64_t scheduled = count * scheduled_panels(count, workers)) {
-    arrays.schedule.begins = static_cast<std::int32_t*>(
-        take((static_cast<std::size_t>(workers) + 1) * sizeof(std::int32_t)));
-    arrays.schedule.tiles = static_cast<std::int32_t*>(
-        take(static_cast<std::size_t>(scheduled) * sizeof(std::int32_t)));
   }
-  if (bytes != nullptr) *bytes = offset;
+  std::size_t taken() const { return taken_; }
+
+ private:
+  char* begin_;
+  std::size_t taken_ = 0;
+};
+
+Arrays take_arrays(const BsrMatrixView& m, OperandSide side, Grouping grouping, Memory* memory) {
+  const std::int64_t count = num_groups(m, side);
+  const auto groups = static_cast<std::size_t>(count);
+  const auto entries = static_cast<std::size_t>(m.nnz());
+  Arrays arrays{};
+  arrays.groups = memory->take<RowGroup>(groups);
+  arrays.begins = memory->take<std::int64_t>(groups + 1);
+  arrays.bits = memory->take<std::uint32_t>(groups * static_cast<std::size_t>(bit_words(m, side)));
+  arrays.lengths = memory->take<std::int32_t>(groups);
+  arrays.cols = memory->take<std::int32_t>(entries);
+  arrays.values =
+      memory->take<std::int32_t>(entries * static_cast<std::size_t>(rows_in_group(m, side)));
+  const int workers = num_workers(m);
+  if (const std::int64_t scheduled = count * scheduled_panels(count, workers)) {
+    arrays.schedule.begins = memory->take<std::int32_t>(static_cast<std::size_t>(workers) + 1);
+    arrays.schedule.tiles = memory->take<std::int32_t>(static_cast<std::size_t>(scheduled));
+  }
+  if (grouping == Grouping::similar) {
+    const auto windows = static_cast<std::size_t>(num_windows(m, side));
+    arrays.similar.bits = memory->take<std::uint32_t>(words_of_bits(m, side));
+    arrays.similar.seen =
+        memory->take<std::uint32_t>(windows * static_cast<std::size_t>(bit_words(m, side)) * 2);
+    arrays.similar.order = memory->take<std::int32_t>(windows * kWindow);
+    arrays.similar.place_of = memory->take<std::int32_t>(windows * kWindow);
+  }
+  return arrays;
+}
+
+/// All arrays of a plan: those of neighbours, and where rows are grouped those of similar ones.
+struct PlanArrays {
+  Arrays neighbours, similar;
+  std::size_t bytes;
+};
+
+PlanArrays arrays_of(const BsrMatrixView& m, OperandSide side, void* begin) {
+  Memory memory(begin);
+  PlanArrays arrays{};
+  arrays.neighbours = take_arrays(m, side, Grouping::neighbours, &memory);
+  arrays.similar =
+      groups_rows(m, side) ? take_arrays(m, side, Grouping::similar, &memory) : arrays.neighbours;
+  arrays.bytes = memory.taken();
   return arrays;
 }
 
 __device__ std::int32_t value_of(const Structure& s, std::int64_t entry) {
   const std::int64_t value = s.value_indices != nullptr ? s.value_indices[entry] : entry;
   return value >= 0 && value < s.nnz ? static_cast<std::int32_t>(value) : -1;
+}
+
+/// A warp for each list: the bits of the rows, as SimilarArrays has them.
+__global__ void __launch_bounds__(kListThreads)
+    bits_kernel(const Structure s, std::uint32_t* bits, std::int64_t num_words) {
+  const std::int64_t list =
+      (static_cast<std::int64_t>(blockIdx.x) * kListThreads + threadIdx.x) / 32;
+  if (list >= s.block_rows) return;
+  const std::int64_t begin = max(s.row_offsets[list], std::int64_t{0});
+  const std::int64_t end = min(s.row_offsets[list + 1], s.nnz);
+  for (std::int64_t entry = begin + threadIdx.x % 32; entry < end; entry += 32) {
+    const std::int64_t col = s.col_indices[entry];
+    if (col < 0 || col >= s.block_cols || value_of(s, entry) < 0) continue;
+    const std::int64_t k = s.by_cols ? list : col, row = s.by_cols ? col : list;
+    atomicOr(&bits[(row / kWindow * num_words + k / 32) * kWindow + row % kWindow], 1u << (k % 32));
+  }
 }
 
 /// Notes the blocks of a group in [k_begin, k_end): table[(k - k_begin) * rows_in_group + row]. Of
@@ -94,19 +160,21 @@ __device__ void fill_table(const Structure& s, std::int64_t group, std::int64_t 
   const std::int64_t first = group * size;
   // Lists are read by whole CTAs where a group has few, and by warps where it looks through all.
   const int step = s.by_cols ? 32 : kListThreads;
-  const int place = threadIdx.x % step;
+  const int lane = threadIdx.x % step;
   const std::int64_t list_begin = s.by_cols ? k_begin + threadIdx.x / 32 : first;
   const std::int64_t list_end = s.by_cols ? k_end : min(first + size, s.block_rows);
   const int list_step = s.by_cols ? kListThreads / 32 : 1;
-  for (std::int64_t list = list_begin; list < list_end; list += list_step) {
+  for (std::int64_t at = list_begin; at < list_end; at += list_step) {
+    const std::int64_t list = s.by_cols || s.order == nullptr ? at : s.order[at];
     const std::int64_t begin = max(s.row_offsets[list], std::int64_t{0});
     const std::int64_t end = min(s.row_offsets[list + 1], s.nnz);
-    for (std::int64_t entry = begin + place; entry < end; entry += step) {
+    for (std::int64_t entry = begin + lane; entry < end; entry += step) {
       const std::int64_t col = s.col_indices[entry];
-      const std::int64_t k = s.by_cols ? list : col, row = (s.by_cols ? col : list) - first;
-      if (col < 0 || col >= s.block_cols || k < k_begin || k >= k_end || row < 0 || row >= size) {
-        continue;
-      }
+      if (col < 0 || col >= s.block_cols) continue;
+      const std::int64_t k = s.by_cols ? list : col;
+      const std::int64_t place = !s.by_cols ? at : s.place_of == nullptr ? col : s.place_of[col];
+      const std::int64_t row = place - first;
+      if (k < k_begin || k >= k_end || row < 0 || row >= size) continue;
       const std::int32_t value = value_of(s, entry);
       if (value >= 0) atomicMax(&table[(k - k_begin) * size + row], value);
     }
@@ -191,13 +259,13 @@ int rows_in_group(const BsrMatrixView& matrix, OperandSide side) {
 }
 
 std::size_t plan_bytes(const BsrMatrixView& matrix, OperandSide side) {
-  std::size_t bytes = 0;
-  arrays_of(matrix, side, nullptr, &bytes);
-  return bytes;
+  return arrays_of(matrix, side, nullptr).bytes;
 }
 
-Lists lists_of(const BsrMatrixView& matrix, OperandSide side, const void* memory) {
-  const Arrays arrays = arrays_of(matrix, side, const_cast<void*>(memory), nullptr);
+Lists lists_of(const BsrMatrixView& matrix, OperandSide side, Grouping grouping,
+               const void* memory) {
+  const PlanArrays all = arrays_of(matrix, side, const_cast<void*>(memory));
+  const Arrays& arrays = grouping == Grouping::similar ? all.similar : all.neighbours;
   const int workers = num_workers(matrix);
   const std::int32_t panels = scheduled_panels(num_groups(matrix, side), workers);
   return {arrays.groups,
@@ -205,19 +273,17 @@ Lists lists_of(const BsrMatrixView& matrix, OperandSide side, const void* memory
           arrays.bits,
           arrays.cols,
           arrays.values,
+          arrays.similar.order,
           static_cast<std::int32_t>(num_groups(matrix, side)),
           static_cast<std::int32_t>(bit_words(matrix, side)),
           {arrays.schedule.begins, arrays.schedule.tiles, panels > 0 ? workers : 0, panels}};
 }
 
-void make_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, cudaStream_t stream) {
+namespace {
+
+void make_lists(const BsrMatrixView& matrix, OperandSide side, const Structure& structure,
+                const Arrays& arrays, cudaStream_t stream) {
   const auto groups = static_cast<unsigned>(num_groups(matrix, side));
-  if (groups == 0) return;
-  const Arrays arrays = arrays_of(matrix, side, memory, nullptr);
-  const Structure structure{matrix.row_offsets,         matrix.col_indices,
-                            matrix.value_indices,       matrix.nnz(),
-                            matrix.num_block_rows(),    matrix.num_block_cols(),
-                            side == OperandSide::right, rows_in_group(matrix, side)};
   list_kernel<false><<<groups, kListThreads, 0, stream>>>(structure, arrays);
   place_kernel<<<(groups + 127) / 128, 128, 0, stream>>>(arrays, static_cast<std::int32_t>(groups),
                                                          matrix.nnz());
@@ -229,6 +295,55 @@ void make_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, cuda
     schedule_kernel<<<1, kScheduleThreads, 0, stream>>>(
         arrays.groups, static_cast<std::int32_t>(groups), panels, workers,
         static_cast<float>(Stretches::fixed(log2_of(block_k))), arrays.schedule);
+  }
+}
+
+void order_rows(const BsrMatrixView& matrix, OperandSide side, const Structure& structure,
+                const SimilarArrays& arrays, cudaStream_t stream) {
+  const std::int64_t rows = num_rows(matrix, side), windows = num_windows(matrix, side);
+  const std::int64_t words = bit_words(matrix, side);
+  cuda_check(
+      cudaMemsetAsync(arrays.bits, 0, words_of_bits(matrix, side) * sizeof(std::uint32_t), stream),
+      "make_bsr_plan");
+  const std::int64_t lists_of_cta = kListThreads / 32;
+  bits_kernel<<<static_cast<unsigned>(ceil_div(matrix.num_block_rows(), lists_of_cta)),
+                kListThreads, 0, stream>>>(structure, arrays.bits, words);
+  similar_kernel<<<static_cast<unsigned>(windows), kWindow, 0, stream>>>(
+      arrays, rows, words, rows_in_group(matrix, side));
+}
+
+}  // namespace
+
+void make_plan(const BsrMatrixView& matrix, OperandSide side, PlanEffort effort, void* memory,
+               cudaStream_t stream) {
+  if (num_groups(matrix, side) == 0) return;
+  const PlanArrays arrays = arrays_of(matrix, side, memory);
+  Structure structure{matrix.row_offsets,
+                      matrix.col_indices,
+                      matrix.value_indices,
+                      matrix.nnz(),
+                      matrix.num_block_rows(),
+                      matrix.num_block_cols(),
+                      side == OperandSide::right,
+                      rows_in_group(matrix, side),
+                      nullptr,
+                      nullptr};
+  make_lists(matrix, side, structure, arrays.neighbours, stream);
+  const Arrays& similar = arrays.similar;
+  if (groups_rows(matrix, side) && effort == PlanEffort::low) {
+    // The same lists once more, which lie in the same way.
+    const auto bytes = static_cast<std::size_t>(reinterpret_cast<const char*>(similar.groups) -
+                                                reinterpret_cast<const char*>(memory));
+    cuda_check(cudaMemcpyAsync(similar.groups, memory, bytes, cudaMemcpyDeviceToDevice, stream),
+               "make_bsr_plan");
+    const std::int64_t windows = num_windows(matrix, side);
+    in_order_kernel<<<static_cast<unsigned>(windows), kWindow, 0, stream>>>(
+        similar.similar, num_rows(matrix, side), windows * kWindow);
+  } else if (groups_rows(matrix, side)) {
+    order_rows(matrix, side, structure, similar.similar, stream);
+    structure.order = similar.similar.order;
+    structure.place_of = similar.similar.place_of;
+    make_lists(matrix, side, structure, similar, stream);
   }
   cuda_check(cudaGetLastError(), "make_bsr_plan");
 }

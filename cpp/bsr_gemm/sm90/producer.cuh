@@ -16,8 +16,7 @@ constexpr std::uint64_t kCacheHint =
 
 /// The warps that fill the stages. A K tile is assembled from boxes: pieces of the blocks that the
 /// rows of the group have at these k blocks, and the dense operand's rows that belong to them.
-/// Lane i of every warp knows box i; the warps share the copies out, since one takes a lane long to
-/// issue.
+/// Lane i of every warp knows box i.
 template <class C>
 class Producer {
  public:
@@ -49,6 +48,61 @@ class Producer {
 
   template <class Walk>
   __device__ void run() {
+    if constexpr (C::kStageForEachWarp) {
+      run_alone<Walk>();
+    } else {
+      run_together<Walk>();
+    }
+  }
+
+ private:
+  static constexpr int kWarps = 4;
+  static constexpr int kLog2Inner = C::kInner == 16 ? 4 : C::kInner == 32 ? 5 : 6;
+  static constexpr int kLog2TileK = 6;
+  static constexpr int kLog2GroupRows = 6;
+  static_assert(kTileRows / C::kInner * (kTileK / C::kInner) <= 32);
+  static_assert(kTileK / C::kInner * (C::kTileCols / 64) <= 32);
+
+  /// What a lane knows of a K tile: the block of its sparse box, the k block of its dense one.
+  struct Step {
+    std::int32_t value;
+    std::int32_t col;
+    int k;  // along the list
+    std::int32_t tile_col;
+  };
+  struct Box {
+    int row;
+    int k;
+  };
+
+  /// Warp i fills stage i with every fourth K tile.
+  template <class Walk>
+  __device__ void run_alone() {
+    static_assert(C::kStages == kWarps);
+    const int stage = warp();
+    std::uint32_t phase = 0;
+    Walk tiles(p_);
+    Tile tile{};
+    int t = stage;  // K tile of the tile
+    while (true) {
+      while (t >= tile.steps) {
+        t -= tile.steps;
+        if (!tiles.valid()) return;
+        tile = tiles.take();
+        if constexpr (C::kOneTile) prefetch_lists(tile);
+      }
+      const Step step = fetch(tile, t);
+      const std::uint32_t mask = mask_of(step);
+      wait(&smem_.empty[stage], phase ^ 1);
+      load(step, mask, stage);
+      phase ^= 1;
+      t += kWarps;
+    }
+  }
+
+  /// All warps fill each stage.
+  template <class Walk>
+  __device__ void run_together() {
     int stage = 0;
     std::uint32_t phase = 0;
     Walk tiles(p_);
@@ -63,7 +117,7 @@ class Producer {
         next = fetch(tile, t + 2);
         const std::uint32_t mask = mask_of(now);
         wait(&smem_.empty[stage], phase ^ 1);
-        load(tile, now, mask, stage);
+        load(now, mask, stage);
         if (++stage == C::kStages) {
           stage = 0;
           phase ^= 1;
@@ -71,24 +125,6 @@ class Producer {
       }
     }
   }
-
- private:
-  static constexpr int kLog2Inner = C::kInner == 16 ? 4 : C::kInner == 32 ? 5 : 6;
-  static constexpr int kLog2TileK = 6;
-  static constexpr int kLog2GroupRows = 6;
-  static_assert(kTileRows / C::kInner * (kTileK / C::kInner) <= 32);
-  static_assert(kTileK / C::kInner * (C::kTileCols / 64) <= 32);
-
-  /// What a lane knows of a K tile: the block of its sparse box, the k block of its dense one.
-  struct Step {
-    std::int32_t value;
-    std::int32_t col;
-    int k;  // along the list
-  };
-  struct Box {
-    int row;
-    int k;
-  };
 
   __device__ int lane() const { return thread_ % 32; }
   __device__ int warp() const { return thread_ / 32; }
@@ -109,7 +145,7 @@ class Producer {
   }
 
   __device__ Step fetch(const Tile& tile, int t) const {
-    Step step{-1, p_.absent_col, t * kTileK};
+    Step step{-1, p_.absent_col, t * kTileK, tile.col};
     std::int64_t entry = tile.begin + ((step.k + sparse_.k) >> p_.log2_block_k);
     if (bits_ != 0 && entry < tile.end) {
       step.value =
@@ -125,7 +161,7 @@ class Producer {
     return __reduce_or_sync(0xffffffffu, step.value >= 0 ? bits_ : 0u);
   }
 
-  __device__ void load(const Tile& tile, const Step& step, std::uint32_t mask, int stage) {
+  __device__ void load(const Step& step, std::uint32_t mask, int stage) {
     const bool wanted = (bits_ & mask) != 0, present = wanted && step.value >= 0;
     const bool by_tma = C::kZerosByThreads ? present : wanted;
     std::uint32_t bytes = sizeof(Element) * L::kDenseElements;
@@ -133,24 +169,20 @@ class Producer {
       const int boxes = __popc(__ballot_sync(0xffffffffu, by_tma));
       bytes += sizeof(Element) * (boxes << (log2_k_ + log2_rows_));
     }
-    if (thread_ == 0) {
+    const bool first = (C::kStageForEachWarp ? lane() : thread_) == 0;
+    if (first) {
       smem_.masks[stage] = mask;
       if constexpr (!C::kZerosByThreads) arrive_expecting(&smem_.full[stage], bytes);
     }
-    load_dense(tile, step, stage);
-    const bool mine = lane() % 4 == 3 - warp();
+    if (C::kStageForEachWarp || lane() % kWarps == warp()) load_dense(step, stage);
     if constexpr (C::kSparseByTma) {
-      if (by_tma && mine) load_sparse(step, stage);
+      if (by_tma) load_sparse(step, stage);
     } else {
       copy_sparse(step, mask, stage);
     }
     if constexpr (C::kZerosByThreads) {
-      write_zeros(wanted && !present && mine, stage);
-      if (thread_ == 0) {
-        arrive_expecting(&smem_.full[stage], bytes);
-      } else if (lane() == 0) {
-        arrive(&smem_.full[stage]);
-      }
+      write_zeros(wanted && !present, stage);
+      if (first) arrive_expecting(&smem_.full[stage], bytes);
     }
   }
 
@@ -158,23 +190,29 @@ class Producer {
   __device__ void write_zeros(bool wanted, int stage) {
     std::uint32_t boxes = __ballot_sync(0xffffffffu, wanted);
     if (boxes == 0) return;
+    constexpr int kAtOnce = C::kInner * C::kInner * sizeof(Element);  // the smallest box
     const std::uint32_t box =
         shared_address(&smem_.sparse[stage][L::sparse_box(sparse_.row, sparse_.k)]);
     const int bytes = static_cast<int>(sizeof(Element)) << (log2_k_ + log2_rows_);
     for (; boxes != 0; boxes &= boxes - 1) {
-      const std::uint32_t to = __shfl_sync(0xffffffffu, box, __ffs(boxes) - 1);
-      for (int at = lane() * 16; at < bytes; at += 32 * 16) store_four(to + at, 0, 0, 0, 0);
+      const std::uint32_t to =
+          __shfl_sync(0xffffffffu, box, __ffs(boxes) - 1) + static_cast<std::uint32_t>(lane()) * 16;
+#pragma unroll 1
+      for (int at = 0; at < bytes; at += kAtOnce) {
+#pragma unroll
+        for (int i = 0; i < kAtOnce; i += 32 * 16) store_four(to + at + i, 0, 0, 0, 0);
+      }
     }
     cutlass::arch::fence_view_async_shared();  // tensor cores read them
     __syncwarp();
   }
 
-  __device__ void load_dense(const Tile& tile, const Step& step, int stage) {
+  __device__ void load_dense(const Step& step, int stage) {
     const Box box = dense_;
-    if (box.row >= C::kTileCols || lane() % 4 != warp()) return;
+    if (box.row >= C::kTileCols) return;
     Element* const to = &smem_.dense[stage][L::dense_box(box.row, box.k)];
     const int k = (step.col << p_.log2_block_k) + ((step.k + box.k) & block_k_mask());
-    const int col = tile.col + box.row;
+    const int col = step.tile_col + box.row;
     if constexpr (C::kDense == Major::k) {
       cute::SM90_TMA_LOAD_2D::copy(&p_.dense_map, &smem_.full[stage], kCacheHint, to, k, col);
     } else if (p_.dense_in_chunks) {

@@ -57,7 +57,7 @@ void run_sampled(const Problem& p, const BsrGemmArgs& args) {
   const BsrMatrixView& pattern = *args.out.sparse;
   if (pattern.nnz() == 0) return;
   SampledParams params{};
-  params.lists = lists_of(pattern, OperandSide::left, args.out_plan);
+  params.lists = lists_of(pattern, OperandSide::left, Grouping::neighbours, args.out_plan);
   params.log2_block_rows = log2_of(p.out_block.rows);
   params.out_block_stride = pattern.values.stride[0];
   params.out = block_of(pattern.values);
