@@ -9,8 +9,8 @@
 
 namespace sparsek::bsr::sm90 {
 
-/// The boxes that one operand's half of a stage is assembled from: lane i of every warp knows box
-/// i.
+/// The boxes that one operand's half of a stage is assembled from: lane i knows box i. Of blocks of
+/// 64 and 128 one has all of a block's rows, since the warp takes as long for a small one.
 struct Boxes {
   int log2_rows, log2_k;
   int row, k;           // of this lane's, in the tile
@@ -22,7 +22,9 @@ struct Boxes {
   __device__ static Boxes of(int lane, int log2_block_rows, int log2_block_k) {
     constexpr int kLog2Inner = C::kInner == 16 ? 4 : C::kInner == 32 ? 5 : 6;
     Boxes b;
-    b.log2_rows = kMajor == Major::k ? min(log2_block_rows, 6) : kLog2Inner;
+    b.log2_rows = C::kInner == 64      ? log2_block_rows
+                  : kMajor == Major::k ? min(log2_block_rows, 6)
+                                       : kLog2Inner;
     b.log2_k = kMajor == Major::k ? kLog2Inner : min(log2_block_k, 6);
     const int parts = kTileK >> b.log2_k;
     b.row = (lane / parts) << b.log2_rows;
@@ -30,8 +32,9 @@ struct Boxes {
     b.log2_block_rows = log2_block_rows;
     b.log2_rows_in_group = max(0, 7 - log2_block_rows);
     if (b.row < kTileRows) {
+      const std::uint32_t groups = b.log2_rows == 7 ? 3 : 1u << (b.row / kGroupRows);
       for (int k = b.k / 16; k < (b.k + (1 << b.log2_k)) / 16; ++k) {
-        b.bits |= 1u << (k * kConsumerGroups + b.row / kGroupRows);
+        b.bits |= groups << (k * kConsumerGroups);
       }
     }
     return b;
@@ -43,14 +46,18 @@ struct Boxes {
     return lists.values[(entry << log2_rows_in_group) + (row >> log2_block_rows)];
   }
 
-  template <Major kMajor, class Element>
+  template <int kInner, Major kMajor, class Element>
   __device__ void load(const CUtensorMap& map, std::uint64_t* barrier, Element* to, int k_in_list,
                        int log2_block_k, std::int32_t value) const {
     const int row_in_block = row & ((1 << log2_block_rows) - 1);
     const int k_in_block = k_in_list & ((1 << log2_block_k) - 1);
-    cute::SM90_TMA_LOAD_3D::copy(&map, barrier, kCacheHint, to,
-                                 kMajor == Major::k ? k_in_block : row_in_block,
-                                 kMajor == Major::k ? row_in_block : k_in_block, value);
+    if constexpr (kInner == 64 && kMajor == Major::free) {
+      cute::SM90_TMA_LOAD_4D::copy(&map, barrier, kCacheHint, to, 0, k_in_block, 0, value);
+    } else {
+      cute::SM90_TMA_LOAD_3D::copy(&map, barrier, kCacheHint, to,
+                                   kMajor == Major::k ? k_in_block : row_in_block,
+                                   kMajor == Major::k ? row_in_block : k_in_block, value);
+    }
   }
 };
 
@@ -211,12 +218,14 @@ class PairProducer {
       arrive_expecting(full, bytes);
     }
     if (a_wanted) {
-      a_.load<C::kSparse>(p_.sparse_map, full, &smem_.sparse[stage_][L::sparse_box(a_.row, a_.k)],
-                          k + a_.k, p_.log2_block_k, values.a);
+      a_.load<C::kInner, C::kSparse>(p_.sparse_map, full,
+                                     &smem_.sparse[stage_][L::sparse_box(a_.row, a_.k)], k + a_.k,
+                                     p_.log2_block_k, values.a);
     }
     if (b_wanted) {
-      b_.load<C::kDense>(p_.dense_map, full, &smem_.dense[stage_][L::dense_box(b_.row, b_.k)],
-                         k + b_.k, p_.log2_block_k, values.b);
+      b_.load<C::kInner, C::kDense>(p_.dense_map, full,
+                                    &smem_.dense[stage_][L::dense_box(b_.row, b_.k)], k + b_.k,
+                                    p_.log2_block_k, values.b);
     }
   }
 

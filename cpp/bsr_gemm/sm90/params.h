@@ -13,6 +13,8 @@ struct alignas(16) RowGroup {
   std::int32_t index;   // which group of rows
 };
 
+constexpr std::int32_t kDealt = -1;  // in place of all of a schedule's begins: there is none
+
 /// Which tiles each worker (a persistent CTA) takes, of the first `panels` panels of
 /// columns; then the same of the next ones. A tile is panel * num_groups + rank.
 struct Schedule {

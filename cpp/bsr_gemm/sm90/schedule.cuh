@@ -47,8 +47,11 @@ __global__ void __launch_bounds__(kScheduleThreads)
   }
   __syncthreads();
 
-  // Rows of about equal length are dealt forwards and backwards, without looking.
-  const bool dealt = cost[0] < 1.25f * sum / num_groups;
+  // Rows of about equal length are dealt.
+  if (cost[0] < 1.25f * sum / num_groups) {
+    for (int i = thread; i <= workers; i += kScheduleThreads) out.begins[i] = kDealt;
+    return;
+  }
 
   // A tile comes where panel * sum - cost * workers says, of equal ones the first.
   for (int tile = thread; tile < num_tiles; tile += kScheduleThreads) {
@@ -63,16 +66,11 @@ __global__ void __launch_bounds__(kScheduleThreads)
       if (exact && other < rank) ++before;
       place += min(max(before, 0), panels);
     }
-    order[dealt ? tile : place] = tile;
+    order[place] = tile;
   }
   __syncthreads();
 
-  if (dealt) {
-    for (int i = thread; i < num_tiles; i += kScheduleThreads) {
-      const int at = i % workers;
-      owner[i] = static_cast<std::uint8_t>(i / workers % 2 == 0 ? at : workers - 1 - at);
-    }
-  } else if (thread < 32) {
+  if (thread < 32) {
     constexpr int kOfLane = kMostWorkers / 32;
     std::uint32_t busy[kOfLane];  // until when, and whose: worker lane + 32 i
 #pragma unroll

@@ -28,20 +28,27 @@ __device__ inline std::int32_t steps_of(const Params& p, std::int64_t entries) {
 
 /// The tiles of a CTA, in the order in which all roles walk them: one panel of columns after the
 /// other, so that it is read once, in it the longest row groups first. Dealt forwards and
-/// backwards, so that no CTA always has the longer ones, or as the plan's schedule says.
-template <int kTileCols>
+/// backwards, so that no CTA always has the longer ones, or as the plan's schedule says. kEven:
+/// many tiles are dealt to no more CTAs than it takes for none to have one more, 2048 to 128 of
+/// 132.
+template <int kTileCols, bool kEven>
 class Tiles {
  public:
-  __device__ explicit Tiles(const Params& p)
-      : p_(p),
-        worker_(static_cast<std::int32_t>(blockIdx.x)),
-        workers_(static_cast<std::int32_t>(gridDim.x)) {
+  __device__ explicit Tiles(const Params& p) : p_(p) {
+    const auto worker = static_cast<std::int32_t>(blockIdx.x);
+    if (p.lists.schedule.workers > 0) begin_ = p.lists.schedule.begins[worker];
+    bool any = true;
     if (scheduled()) {
-      begin_ = p.lists.schedule.begins[worker_];
-      end_ = p.lists.schedule.begins[worker_ + 1];
+      end_ = p.lists.schedule.begins[worker + 1];
       at_ = begin_ - 1;
-      if (begin_ == end_) first_ = p.num_tiles;
+      any = begin_ != end_;
+    } else {
+      const auto workers = static_cast<std::int32_t>(gridDim.x);
+      const std::int32_t most = (p.num_tiles + workers - 1) / workers;
+      end_ = kEven && most >= 8 ? (p.num_tiles + most - 1) / most : workers;
+      any = worker < end_;
     }
+    if (!any) first_ = p.num_tiles;
     advance();
     load();
   }
@@ -61,13 +68,14 @@ class Tiles {
   }
 
  private:
-  __device__ bool scheduled() const { return p_.lists.schedule.workers > 0; }
+  __device__ bool scheduled() const { return begin_ != kDealt; }
 
   /// Reads where the next tile is, without waiting for it.
   __device__ void advance() {
     if (!scheduled()) {
-      next_ = turn_ * workers_ + (turn_ % 2 == 0 ? worker_ : workers_ - 1 - worker_);
-      ++turn_;
+      const auto worker = static_cast<std::int32_t>(blockIdx.x);
+      next_ = at_ * end_ + (at_ % 2 == 0 ? worker : end_ - 1 - worker);
+      ++at_;
     } else if (first_ < p_.num_tiles) {
       if (++at_ == end_) {
         at_ = begin_;
@@ -93,10 +101,10 @@ class Tiles {
   }
 
   const Params& p_;
-  std::int32_t worker_, workers_;
-  std::int32_t turn_ = 0;
-  std::int32_t begin_ = 0, end_ = 0, at_ = 0;  // in the schedule
-  std::int32_t first_ = 0;                     // tile of the panels that the schedule is at
+  // Where the schedule has this CTA's tiles, and which one is next. Where tiles are dealt: kDealt,
+  // to how many CTAs, and which turn is next.
+  std::int32_t begin_ = kDealt, end_ = 0, at_ = 0;
+  std::int32_t first_ = 0;  // tile of the panels that the schedule is at
   std::int32_t next_ = 0, index_ = 0, col_tile_ = 0;
   RowGroup group_{};
 };
@@ -210,8 +218,8 @@ class PairTiles {
 };
 
 template <class C>
-using TilesOf =
-    std::conditional_t<C::kBothSparse, PairTiles,
-                       std::conditional_t<C::kOneTile, SplitTiles, Tiles<C::kTileCols>>>;
+using TilesOf = std::conditional_t<
+    C::kBothSparse, PairTiles,
+    std::conditional_t<C::kOneTile, SplitTiles, Tiles<C::kTileCols, C::kEvenTiles>>>;
 
 }  // namespace sparsek::bsr::sm90
