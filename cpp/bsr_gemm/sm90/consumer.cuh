@@ -167,15 +167,13 @@ struct Consumer {
         if (!add_parts(smem.staging_of(group), 1 << p.log2_split, acc)) return;
       }
       if constexpr (std::is_same_v<Walk, StretchTiles<C::kTileCols>>) {
-        if (tile.left || tile.others > 0) {
-          if (tile.left) {
-            leave_sums(p, tile.stretch, group, acc);
-            continue;
-          }
+        if (tile.left) {
+          leave_sums(p, tile.stretch, group, acc);
+          continue;
+        }
 #pragma unroll 1
-          for (int other = 1; other <= tile.others; ++other) {
-            add_left(p, tile.stretch + other, group, acc);
-          }
+        for (int other = 1; other <= tile.others; ++other) {
+          add_left(p, tile.stretch + other, group, acc);
         }
       }
       Epilogue<C>::run(p, smem.staging_of(group), row, row_of_thread, tile.col, 1 + group, acc);

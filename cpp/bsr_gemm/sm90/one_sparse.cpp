@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/products.h"
@@ -45,8 +47,12 @@ Sides sides_of(const Problem& p) {
 
 void set_sparse(const Sides& s, const TensorView& values, const KernelKey& key, Params* params) {
   const int k_axis = s.sparse_k_axis;
+  const std::int64_t block_stride = values.shape[0] > 1 ? values.stride[0] / kUnit : 0;
+  require_value(block_stride <= std::numeric_limits<std::uint32_t>::max(), s.sparse_name,
+                ": expected blocks less than 64 GiB apart, got a stride of ", values.stride[0],
+                " elements");
   params->sparse_values = values.data;
-  params->sparse_block_stride = static_cast<std::uint32_t>(values.stride[0] / kUnit);
+  params->sparse_block_stride = static_cast<std::uint32_t>(block_stride);
   params->sparse_line_stride = values.stride[key.sparse == Major::k ? 3 - k_axis : k_axis] / kUnit;
   if (key.inner == 16 || values.shape[0] == 0) return;
   params->sparse_map = block_map(s.sparse_name, values, k_axis, key.sparse, key.inner);
