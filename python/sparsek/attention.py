@@ -114,10 +114,11 @@ def attention(
     if not (return_lse or return_weights):
         return results
     out, lse, weights = results
-    if weights is not None:
-        kv_len = k.shape[2 if layout == "bhsd" else 1]
-        weights = weights if weights.shape[3] == kv_len else weights[..., :kv_len]
-    return tuple(result for result in (out, lse, weights) if result is not None)
+    if weights is None:
+        return out, lse
+    kv_len = k.shape[2 if layout == "bhsd" else 1]
+    weights = weights if weights.shape[3] == kv_len else weights[..., :kv_len]
+    return (out, lse, weights) if return_lse else (out, weights)
 
 
 def _window(window: Any) -> tuple[int | None, int | None]:
