@@ -66,8 +66,13 @@ std::size_t words_of_bits(const BsrMatrixView& m, OperandSide side) {
   return static_cast<std::size_t>(num_windows(m, side) * bit_words(m, side)) * kWindow;
 }
 
-/// Where a row is a group by itself, nothing is to be grouped.
-bool groups_rows(const BsrMatrixView& m, OperandSide side) { return rows_in_group(m, side) > 1; }
+constexpr std::size_t kMostBits = std::size_t{1} << 29;  // of all rows: 64 MB
+
+/// Where a row is a group by itself nothing is to be grouped, and where the matrix is very large
+/// its neighbours are.
+bool finds_similar(const BsrMatrixView& m, OperandSide side) {
+  return rows_in_group(m, side) > 1 && words_of_bits(m, side) <= kMostBits / 32;
+}
 
 /// Takes parts of a plan's memory one behind the other.
 class Memory {
@@ -115,7 +120,7 @@ Arrays take_arrays(const BsrMatrixView& m, OperandSide side, Grouping grouping, 
   return arrays;
 }
 
-/// All arrays of a plan: those of neighbours, and where rows are grouped those of similar ones.
+/// All arrays of a plan: those of neighbours, and those of similar rows where these are found.
 struct PlanArrays {
   Arrays neighbours, similar;
   std::size_t bytes;
@@ -126,7 +131,7 @@ PlanArrays arrays_of(const BsrMatrixView& m, OperandSide side, void* begin) {
   PlanArrays arrays{};
   arrays.neighbours = take_arrays(m, side, Grouping::neighbours, &memory);
   arrays.similar =
-      groups_rows(m, side) ? take_arrays(m, side, Grouping::similar, &memory) : arrays.neighbours;
+      finds_similar(m, side) ? take_arrays(m, side, Grouping::similar, &memory) : arrays.neighbours;
   arrays.bytes = memory.taken();
   return arrays;
 }
@@ -330,7 +335,8 @@ void make_plan(const BsrMatrixView& matrix, OperandSide side, PlanEffort effort,
                       nullptr};
   make_lists(matrix, side, structure, arrays.neighbours, stream);
   const Arrays& similar = arrays.similar;
-  if (groups_rows(matrix, side) && effort == PlanEffort::low) {
+  if (!finds_similar(matrix, side)) return cuda_check(cudaGetLastError(), "make_bsr_plan");
+  if (effort == PlanEffort::low) {
     // The same lists once more, which lie in the same way.
     const auto bytes = static_cast<std::size_t>(reinterpret_cast<const char*>(similar.groups) -
                                                 reinterpret_cast<const char*>(memory));
@@ -339,7 +345,7 @@ void make_plan(const BsrMatrixView& matrix, OperandSide side, PlanEffort effort,
     const std::int64_t windows = num_windows(matrix, side);
     in_order_kernel<<<static_cast<unsigned>(windows), kWindow, 0, stream>>>(
         similar.similar, num_rows(matrix, side), windows * kWindow);
-  } else if (groups_rows(matrix, side)) {
+  } else {
     order_rows(matrix, side, structure, similar.similar, stream);
     structure.order = similar.similar.order;
     structure.place_of = similar.similar.place_of;

@@ -43,14 +43,15 @@ __global__ void __launch_bounds__(kWindow)
   const std::uint32_t* const bits = arrays.bits + blockIdx.x * num_words * kWindow;
   std::uint32_t* const seen = arrays.seen + blockIdx.x * num_words * 2;
   std::uint32_t* const added = seen + num_words;
-  constexpr std::uint32_t kMost = (1u << 22) - 1;  // of a count, beside a row's number
+  constexpr std::uint32_t kMost = (1u << 22) - 2;  // of a count, beside a row's number
   const auto ranked = [&](std::uint32_t count) {
     return (min(count, kMost) + 1) << 10 | static_cast<std::uint32_t>(kWindow - 1 - thread);
   };
   bool left = first + thread < num_rows;
   std::uint32_t length = 0, common = 0;
-  for (std::int64_t word = 0; word < num_words; ++word)
+  for (std::int64_t word = 0; word < num_words; ++word) {
     length += __popc(bits[word * kWindow + thread]);
+  }
 
   for (int place = 0; place < kWindow; ++place) {
     const bool begins = place % rows_in_group == 0;
