@@ -74,8 +74,7 @@ struct Config {
   // that copy blocks by themselves fill them together, since one takes too long for all of a stage.
   static constexpr bool kStageForEachWarp = kOneSparse && kSparseByTma;
   static constexpr int kArrivals = kSparseByTma ? 1 : 129;  // at a stage
-  // Larger blocks are bound by what all SMs share, smaller ones by what each loads: of those none
-  // is to stand idle.
+  // See Tiles; with smaller blocks it was measured to be slower.
   static constexpr bool kEvenTiles = kInner == 64;
   // Of one thread; they add up to what a launch gets, where registers are dealt out.
   static constexpr int kProducerRegisters = kBothSparse ? 40 : kLongRows ? 72 : 56;

@@ -122,7 +122,7 @@ struct Consumer {
       const Tile tile = tiles.take();
       const auto steps = static_cast<std::int32_t>(uniform(tile.steps));
       const std::int32_t row = tile.group * kTileRows + group * kGroupRows;
-      const std::int32_t row_of_thread = Epilogue<C>::row_of_thread(p, row);
+      const std::int32_t own_row = Epilogue<C>::row_of_thread(p, row);
       clear(acc);
       warpgroup_fence_operand(acc);
       // Where both operands are sparse, the number of steps is not known: kEndOfTile comes.
@@ -176,7 +176,7 @@ struct Consumer {
           add_left(p, tile.stretch + other, group, acc);
         }
       }
-      Epilogue<C>::run(p, smem.staging_of(group), row, row_of_thread, tile.col, 1 + group, acc);
+      Epilogue<C>::run(p, smem.staging_of(group), row, own_row, tile.col, 1 + group, acc);
     }
   }
 };

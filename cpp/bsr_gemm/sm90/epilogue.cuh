@@ -131,7 +131,7 @@ __device__ void put_four(const P& p, std::int64_t at, std::int64_t c_at, std::in
 
 /// Writes the 64 rows that one warp group has summed: alpha * sum + beta * c. The sums go through
 /// shared memory, some columns at a time. `first_row` counts the rows as they lie in the groups,
-/// which is not where they lie in the result.
+/// which is not where they lie in the result; `own_row` is row_of_thread of it.
 template <class C>
 class Epilogue {
  public:
@@ -146,15 +146,15 @@ class Epilogue {
 
   template <class Acc>
   static __device__ void run(const Params& p, unsigned char* staging, std::int32_t first_row,
-                             std::int32_t row_of_thread, std::int32_t first_col, int barrier,
+                             std::int32_t own_row, std::int32_t first_col, int barrier,
                              const Acc& acc) {
     const bool inside = first_row + kRows <= p.rows && first_col + C::kTileCols <= p.cols;
     if (!inside || p.wide_out || p.beta != 0.0f || !p.aligned) {
       store(p, staging, first_row, first_col, barrier, acc);
     } else if (p.rows_inner) {
-      store_whole<true>(p, staging, row_of_thread, first_col, barrier, acc);
+      store_whole<true>(p, staging, own_row, first_col, barrier, acc);
     } else {
-      store_whole<false>(p, staging, row_of_thread, first_col, barrier, acc);
+      store_whole<false>(p, staging, own_row, first_col, barrier, acc);
     }
   }
 
@@ -174,9 +174,8 @@ class Epilogue {
   /// columns, and every warp needs what the others have. Not by TMA: its stores would queue behind
   /// the loads of the next tile.
   template <bool kAcross, class Acc>
-  static __device__ void store_whole(const Params& p, unsigned char* staging,
-                                     std::int32_t row_of_thread, std::int32_t first_col,
-                                     int barrier, const Acc& acc) {
+  static __device__ void store_whole(const Params& p, unsigned char* staging, std::int32_t own_row,
+                                     std::int32_t first_col, int barrier, const Acc& acc) {
     constexpr int kCols = C::kTileCols < 128 ? C::kTileCols : 128;  // in one round
     const auto sync = [&] {
       if constexpr (kAcross) {
@@ -193,7 +192,7 @@ class Epilogue {
     const int unit0 = kAcross ? thread % 8 : lane % 16;
     const std::int64_t line_stride = kAcross ? p.out.dense_stride : p.out.sparse_stride;
     // The rows of a warp, or of a unit, lie in one block row: beside each other in the result.
-    Element* out = static_cast<Element*>(p.out.data) + row_of_thread * p.out.sparse_stride +
+    Element* out = static_cast<Element*>(p.out.data) + own_row * p.out.sparse_stride +
                    first_col * p.out.dense_stride +
                    (kAcross ? line0 * line_stride : lane / 16 * line_stride + unit0 * 8);
 #pragma unroll

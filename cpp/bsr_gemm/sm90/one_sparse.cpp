@@ -45,7 +45,8 @@ Sides sides_of(const Problem& p) {
           "a"};
 }
 
-void set_sparse(const Sides& s, const TensorView& values, const KernelKey& key, Params* params) {
+/// Blocks that threads copy.
+void set_copied(const Sides& s, const TensorView& values, const KernelKey& key, Params* params) {
   const int k_axis = s.sparse_k_axis;
   const std::int64_t block_stride = values.shape[0] > 1 ? values.stride[0] / kUnit : 0;
   require_value(block_stride <= std::numeric_limits<std::uint32_t>::max(), s.sparse_name,
@@ -54,8 +55,12 @@ void set_sparse(const Sides& s, const TensorView& values, const KernelKey& key, 
   params->sparse_values = values.data;
   params->sparse_block_stride = static_cast<std::uint32_t>(block_stride);
   params->sparse_line_stride = values.stride[key.sparse == Major::k ? 3 - k_axis : k_axis] / kUnit;
-  if (key.inner == 16 || values.shape[0] == 0) return;
-  params->sparse_map = block_map(s.sparse_name, values, k_axis, key.sparse, key.inner);
+}
+
+void set_sparse(const Sides& s, const TensorView& values, const KernelKey& key, Params* params) {
+  if (key.inner == 16) return set_copied(s, values, key, params);
+  if (values.shape[0] == 0) return;
+  params->sparse_map = block_map(s.sparse_name, values, s.sparse_k_axis, key.sparse, key.inner);
 }
 
 void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, Params* params) {

@@ -24,22 +24,20 @@ struct Side {
   std::int64_t block_k() const { return matrix.values.shape[k_axis]; }
 };
 
-/// Boxes of all rows of a block, 64 deep, for blocks of 64 and 128.
-CUtensorMap whole_block_map(const Side& side) {
+/// Of blocks of 64 and 128 boxes have all rows, 64 deep.
+CUtensorMap map_of(const Side& side, int inner) {
   const TensorView& values = side.matrix.values;
-  const std::int64_t rows = side.block(), k = side.block_k();
-  const std::int64_t row_stride = values.stride[3 - side.k_axis],
-                     k_stride = values.stride[side.k_axis];
-  const MapAxis blocks{values.shape[0], values.stride[0], 1};
-  const auto map = [&](std::initializer_list<MapAxis> axes) {
-    return make_tensor_map(side.name, values.dtype, values.data, axes, L2Fetch::bytes_128);
-  };
-  return side.major == Major::k
-             ? map({{k, 1, 64}, {rows, row_stride, static_cast<int>(rows)}, blocks})
-             : map({{64, 1, 64},
-                    {k, k_stride, 64},
-                    {rows / 64, 64, static_cast<int>(rows / 64)},
-                    blocks});
+  if (inner < 64 || side.major == Major::k) {
+    return block_map(side.name, values, side.k_axis, side.major, inner,
+                     inner < 64 ? kGroupRows : kTileRows);
+  }
+  const std::int64_t pieces = side.block() / 64;  // a box's lines are of 64 elements
+  return make_tensor_map(side.name, values.dtype, values.data,
+                         {{64, 1, 64},
+                          {side.block_k(), values.stride[side.k_axis], 64},
+                          {pieces, 64, static_cast<int>(pieces)},
+                          {values.shape[0], values.stride[0], 1}},
+                         L2Fetch::bytes_128);
 }
 
 }  // namespace
@@ -71,10 +69,7 @@ void run_pairs(const Problem& p, const BsrGemmArgs& args) {
   params.num_tiles = params.lists.num_groups * params.col_lists.num_groups;
   for (const Side* side : {&rows, &cols}) {
     if (side->matrix.nnz() == 0) continue;
-    (side == &rows ? params.sparse_map : params.dense_map) =
-        key.inner == 64
-            ? whole_block_map(*side)
-            : block_map(side->name, side->matrix.values, side->k_axis, side->major, key.inner);
+    (side == &rows ? params.sparse_map : params.dense_map) = map_of(*side, key.inner);
   }
   set_out(p, args, !swapped, &params);
   const bool plain = !params.wide_out && params.beta == 0 && !params.rows_inner && params.aligned;

@@ -141,15 +141,22 @@ __device__ std::int32_t value_of(const Structure& s, std::int64_t entry) {
   return value >= 0 && value < s.nnz ? static_cast<std::int32_t>(value) : -1;
 }
 
+/// The entries of a list, whatever unchecked offsets say.
+struct Entries {
+  std::int64_t begin, end;
+};
+__device__ Entries entries_of(const Structure& s, std::int64_t list) {
+  return {max(s.row_offsets[list], std::int64_t{0}), min(s.row_offsets[list + 1], s.nnz)};
+}
+
 /// A warp for each list: the bits of the rows, as SimilarArrays has them.
 __global__ void __launch_bounds__(kListThreads)
     bits_kernel(const Structure s, std::uint32_t* bits, std::int64_t num_words) {
   const std::int64_t list =
       (static_cast<std::int64_t>(blockIdx.x) * kListThreads + threadIdx.x) / 32;
   if (list >= s.block_rows) return;
-  const std::int64_t begin = max(s.row_offsets[list], std::int64_t{0});
-  const std::int64_t end = min(s.row_offsets[list + 1], s.nnz);
-  for (std::int64_t entry = begin + threadIdx.x % 32; entry < end; entry += 32) {
+  const Entries entries = entries_of(s, list);
+  for (std::int64_t entry = entries.begin + threadIdx.x % 32; entry < entries.end; entry += 32) {
     const std::int64_t col = s.col_indices[entry];
     if (col < 0 || col >= s.block_cols || value_of(s, entry) < 0) continue;
     const std::int64_t k = s.by_cols ? list : col, row = s.by_cols ? col : list;
@@ -171,9 +178,8 @@ __device__ void fill_table(const Structure& s, std::int64_t group, std::int64_t 
   const int list_step = s.by_cols ? kListThreads / 32 : 1;
   for (std::int64_t at = list_begin; at < list_end; at += list_step) {
     const std::int64_t list = s.by_cols || s.order == nullptr ? at : s.order[at];
-    const std::int64_t begin = max(s.row_offsets[list], std::int64_t{0});
-    const std::int64_t end = min(s.row_offsets[list + 1], s.nnz);
-    for (std::int64_t entry = begin + lane; entry < end; entry += step) {
+    const Entries entries = entries_of(s, list);
+    for (std::int64_t entry = entries.begin + lane; entry < entries.end; entry += step) {
       const std::int64_t col = s.col_indices[entry];
       if (col < 0 || col >= s.block_cols) continue;
       const std::int64_t k = s.by_cols ? list : col;
@@ -303,6 +309,19 @@ void make_lists(const BsrMatrixView& matrix, OperandSide side, const Structure& 
   }
 }
 
+/// For similar rows the lists of neighbours once more, which lie in the same way, and their order.
+void keep_order(const BsrMatrixView& matrix, OperandSide side, const PlanArrays& arrays,
+                cudaStream_t stream) {
+  const void* const from = arrays.neighbours.groups;
+  void* const to = arrays.similar.groups;
+  const auto bytes =
+      static_cast<std::size_t>(static_cast<const char*>(to) - static_cast<const char*>(from));
+  cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "make_bsr_plan");
+  const std::int64_t windows = num_windows(matrix, side);
+  in_order_kernel<<<static_cast<unsigned>(windows), kWindow, 0, stream>>>(
+      arrays.similar.similar, num_rows(matrix, side), windows * kWindow);
+}
+
 void order_rows(const BsrMatrixView& matrix, OperandSide side, const Structure& structure,
                 const SimilarArrays& arrays, cudaStream_t stream) {
   const std::int64_t rows = num_rows(matrix, side), windows = num_windows(matrix, side);
@@ -334,22 +353,15 @@ void make_plan(const BsrMatrixView& matrix, OperandSide side, PlanEffort effort,
                       nullptr,
                       nullptr};
   make_lists(matrix, side, structure, arrays.neighbours, stream);
-  const Arrays& similar = arrays.similar;
-  if (!finds_similar(matrix, side)) return cuda_check(cudaGetLastError(), "make_bsr_plan");
-  if (effort == PlanEffort::low) {
-    // The same lists once more, which lie in the same way.
-    const auto bytes = static_cast<std::size_t>(reinterpret_cast<const char*>(similar.groups) -
-                                                reinterpret_cast<const char*>(memory));
-    cuda_check(cudaMemcpyAsync(similar.groups, memory, bytes, cudaMemcpyDeviceToDevice, stream),
-               "make_bsr_plan");
-    const std::int64_t windows = num_windows(matrix, side);
-    in_order_kernel<<<static_cast<unsigned>(windows), kWindow, 0, stream>>>(
-        similar.similar, num_rows(matrix, side), windows * kWindow);
-  } else {
-    order_rows(matrix, side, structure, similar.similar, stream);
-    structure.order = similar.similar.order;
-    structure.place_of = similar.similar.place_of;
-    make_lists(matrix, side, structure, similar, stream);
+  const bool similar = finds_similar(matrix, side);
+  if (similar && effort == PlanEffort::low) {
+    keep_order(matrix, side, arrays, stream);
+  } else if (similar) {
+    const SimilarArrays& rows = arrays.similar.similar;
+    order_rows(matrix, side, structure, rows, stream);
+    structure.order = rows.order;
+    structure.place_of = rows.place_of;
+    make_lists(matrix, side, structure, arrays.similar, stream);
   }
   cuda_check(cudaGetLastError(), "make_bsr_plan");
 }

@@ -53,9 +53,10 @@ inline void set_out(const Problem& p, const BsrGemmArgs& args, bool rows_first, 
   set_factors(p, args, (p.out_access.axis == 0) == rows_first, params);
 }
 
-/// Boxes of blocks of (nnz, bm, bk) values, of which axis `k_axis` is that of k.
+/// Boxes of blocks of (nnz, bm, bk) values, of which axis `k_axis` is that of k. Where k is
+/// contiguous they have up to `most_rows` rows.
 inline CUtensorMap block_map(const char* name, const TensorView& values, int k_axis, Major major,
-                             int inner) {
+                             int inner, int most_rows = kGroupRows) {
   const int row_axis = 3 - k_axis;
   const auto box = [](std::int64_t extent, int most) {
     return static_cast<int>(std::min<std::int64_t>(extent, most));
@@ -65,7 +66,7 @@ inline CUtensorMap block_map(const char* name, const TensorView& values, int k_a
   return major == Major::k
              ? make_tensor_map(
                    name, values.dtype, values.data,
-                   {{k, 1, inner}, {rows, values.stride[row_axis], box(rows, kGroupRows)}, blocks},
+                   {{k, 1, inner}, {rows, values.stride[row_axis], box(rows, most_rows)}, blocks},
                    L2Fetch::bytes_128)
              : make_tensor_map(
                    name, values.dtype, values.data,

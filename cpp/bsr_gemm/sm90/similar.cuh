@@ -10,8 +10,8 @@ namespace sparsek::bsr::sm90 {
 // Reordering rows by similarity for dense units is from Labini et al., Blocking Sparse Matrices to
 // Leverage Dense-Specific Multiplication, IA3 2022.
 
-constexpr int kWindow = 512;  // rows, one for each thread of a CTA
-static_assert(kWindow % 8 == 0);
+constexpr int kWindow = 512;      // rows, one for each thread of a CTA
+static_assert(kWindow % 8 == 0);  // a group, of up to 8 rows, lies in one
 
 /// Of the rows (columns for a right operand) of a matrix, by windows: which k blocks each has, and
 /// where it comes in the groups.
