@@ -64,16 +64,6 @@ __device__ inline void store_four(std::uint32_t to, float x, float y, float z, f
                : "memory");
 }
 
-/// From the shared memory of any CTA of the cluster.
-__device__ inline float4 load_four_of_cluster(std::uint32_t from) {
-  float4 four;
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
-               : "r"(from)
-               : "memory");
-  return four;
-}
-
 /// 16 bytes to shared memory: the first `bytes` of them copied, the others zero.
 __device__ inline void copy_async(std::uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)

@@ -238,6 +238,15 @@ def test_few_columns(product, block, free, rng):
     check(product, "sm90", torch.float16, rng, block=(block, block), density=0.1, size=size, free=free)
 
 
+@pytest.mark.parametrize("free", [8, 64, 72, 128, 256, 328])
+@pytest.mark.parametrize("block", [16, 32, 64, 128])
+@pytest.mark.parametrize("product", ONE_SPARSE)
+def test_few_columns_of_many_rows(product, block, free, rng):
+    """Tiles of 64 and 128 columns, an SM for each or for a half of its list."""
+    size = (8192 // block, 8192 // block, 512 // block)
+    check(product, "sm90", torch.float16, rng, block=(block, block), density=0.2, size=size, free=free)
+
+
 @pytest.mark.parametrize("order", ["row", "column"])
 @pytest.mark.parametrize(("rows", "free", "depth"), [(8, 8, 8), (136, 1352, 264), (1000, 264, 72)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])

@@ -93,7 +93,7 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   params.rescale_margin = std::min(kRescaleThreshold / params.scale_log2, 1e30f);
   params.schedule = {static_cast<std::int32_t>(choice.num_tiles),
                      static_cast<std::int32_t>(choice.num_q_tiles),
-                     static_cast<std::int32_t>(p.num_q_heads), choice.section};
+                     static_cast<std::int32_t>(p.num_q_heads), choice.section, choice.alternate};
   if (choice.counted) {
     auto* memory = static_cast<char*>(args.workspace);
     params.schedule.progress = reinterpret_cast<Progress*>(memory);

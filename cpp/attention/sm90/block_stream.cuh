@@ -56,11 +56,11 @@ class ListStream {
                                         std::int32_t lane_piece)
       : params_(params),
         queue_(queue),
+        head_(head),
         visible_(visible),
         lane_piece_(lane_piece),
-        first_entry_(head.first_entry),
-        num_entries_(head.num_entries),
         held_{head.key[threadIdx.x % 32], head.bitmap[threadIdx.x % 32]},
+        left_(head.num_entries),
         entry_(static_cast<std::uint32_t>(lane_piece / params.pieces.per_block)),
         piece_(lane_piece % params.pieces.per_block) {
     fill();
@@ -96,7 +96,7 @@ class ListStream {
   }
 
  private:
-  __device__ __forceinline__ bool exhausted() const { return begin_ >= num_entries_; }
+  __device__ __forceinline__ bool exhausted() const { return left_ <= 0; }
 
   /// Until more than a tile is at hand, or the list is at its end.
   __device__ __forceinline__ void fill() {
@@ -116,21 +116,20 @@ class ListStream {
       const auto found = static_cast<std::int32_t>(__popc(votes));
       tail_ += found;
       available_ += found * pieces.per_block;
-      begin_ += 32;
-      const std::int32_t next = begin_ + static_cast<std::int32_t>(threadIdx.x) % 32;
-      held_ = read_entry(params_.mask, first_entry_ + next, next < num_entries_);
+      left_ -= 32;
+      const std::int32_t lane_left = left_ - static_cast<std::int32_t>(threadIdx.x) % 32;
+      held_ = read_entry(params_.mask, head_.place(lane_left), lane_left > 0);
       __syncwarp();
     }
   }
 
   const Params& params_;
   BlockQueue& queue_;
+  const ListHead& head_;  // where the list is; another's once this one is exhausted
   KeyRange visible_;
   std::int32_t lane_piece_;
-  std::int64_t first_entry_;
-  std::int32_t num_entries_;
-  Entry held_;                  // begin_ + lane
-  std::int32_t begin_ = 0;      // the first of the 32 entries that the lanes hold
+  Entry held_;                  // this lane's of the next 32
+  std::int32_t left_;           // entries of the list, those that the lanes hold included
   std::int32_t available_ = 0;  // pieces in the queue from this tile on
   std::uint32_t tail_ = 0;      // entries that entered the queue
   std::uint32_t entry_;         // of the queue, and

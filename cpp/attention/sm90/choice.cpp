@@ -79,11 +79,15 @@ double estimate(const Kernel& kernel, const Problem& p) {
   return static_cast<double>(rounds) * kernel.tile_q * cost;
 }
 
+/// Of K and V.
+std::int64_t bytes_of_kv_head(const Problem& p) {
+  return p.kv_len * (p.head_dim + p.value_dim) * 2;
+}
+
 /// Query heads whose q tiles are visited together, longest first, under a band that makes them
 /// unequal: many, for balance, but only as many as L2 holds.
 int section_of(const Problem& p) {
-  const std::int64_t bytes = p.kv_len * (p.head_dim + p.value_dim) * 2;  // of a kv head
-  const std::int64_t kv_heads = std::max<std::int64_t>(1, kBytesInL2 / bytes);
+  const std::int64_t kv_heads = std::max<std::int64_t>(1, kBytesInL2 / bytes_of_kv_head(p));
   return static_cast<int>(
       std::min<std::int64_t>(kv_heads * (p.num_q_heads / p.num_kv_heads), p.num_q_heads * p.batch));
 }
@@ -144,6 +148,7 @@ Choice choose(const Problem& p) {
   const bool unequal = p.has_mask || is_unequal(p);
   choice.counted = unequal && choice.num_tiles > slots;
   if (!p.has_mask && unequal) choice.section = section_of(p);
+  choice.alternate = p.has_mask && bytes_of_kv_head(p) > kBytesInL2 / 2;
   return choice;
 }
 

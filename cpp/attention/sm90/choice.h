@@ -32,7 +32,8 @@ struct Choice {
   std::int64_t num_q_tiles = 0;  // of one head
   std::int64_t num_tiles = 0;
   int num_ctas = 0;
-  int section = 0;  // see Schedule
+  int section = 0;         // see Schedule
+  bool alternate = false;  // see Schedule
   // Where the tiles are too few for the chip, CTAs share the keys of one: 2^log2_splits of them,
   // each so many keys that follow each other.
   int log2_splits = 0;

@@ -38,22 +38,25 @@ class Producer {
     next_.q_tile = __shfl_sync(~0u, next_.q_tile, 0);
     next_.head = __shfl_sync(~0u, next_.head, 0);
     next_.batch = __shfl_sync(~0u, next_.batch, 0);
-    if (C::kLists && more_) read_list_head();
+    if (C::kLists && more_) read_list_head(__shfl_sync(~0u, next_.backward, 0));
   }
 
-  __device__ __forceinline__ void read_list_head() {
+  __device__ __forceinline__ void read_list_head(bool backward) {
     __syncwarp();  // the tile before has read its own
     const BlockMaskView& mask = params_.mask;
     const std::int32_t q_block_idx =
         next_.q_tile * C::kTileQ / static_cast<std::int32_t>(mask.q_block);
     const ListRange range =
         list_range(mask, list_number(mask, next_.batch, next_.head, q_block_idx));
-    const Entry entry = read_entry(mask, range.begin + lane_, range.begin + lane_ < range.end);
     ListHead& head = storage_.next_list;
+    const auto num_entries = static_cast<std::int32_t>(min(range.end - range.begin, kMostEntries));
     if (lane_ == 0) {
-      head.first_entry = range.begin;
-      head.num_entries = static_cast<std::int32_t>(min(range.end - range.begin, kMostEntries));
+      head.end = backward ? range.begin - 1 : range.begin + num_entries;
+      head.step = backward ? -1 : 1;
+      head.num_entries = num_entries;
     }
+    __syncwarp();
+    const Entry entry = read_entry(mask, head.place(num_entries - lane_), lane_ < num_entries);
     head.key[lane_] = entry.key;
     head.bitmap[lane_] = entry.bitmap;
     __syncwarp();
@@ -119,7 +122,7 @@ class Producer {
         if (first) {
           load_q(work, batch);
         } else {
-          load_v(v_key, kv_head, batch);
+          load_v(k_state_.template before<2>(), v_key, kv_head, batch);
         }
         v_key = key;
       }
@@ -129,7 +132,7 @@ class Producer {
       }
       if (!last) stream.advance();
     }
-    if (!empty) load_v(v_key, kv_head, batch);
+    if (!empty) load_v(k_state_.template before<1>(), v_key, kv_head, batch);
   }
 
   __device__ __forceinline__ void announce(const Work& work) {
@@ -155,12 +158,11 @@ class Producer {
     q_state_.advance();
   }
 
-  __device__ __forceinline__ void load_v(std::int32_t key, std::int32_t kv_head,
-                                         std::int32_t batch) {
-    storage_.ring_v.wait_empty(v_state_);
-    load_boxes<C::kValueDim, C::kSlabV>(params_.v, storage_.ring_v, v_state_,
-                                        storage_.v[v_state_.stage()], key, kv_head, batch);
-    v_state_.advance();
+  __device__ __forceinline__ void load_v(const RingState<C::kStages>& state, std::int32_t key,
+                                         std::int32_t kv_head, std::int32_t batch) {
+    storage_.ring_v.wait_empty(state);
+    load_boxes<C::kValueDim, C::kSlabV>(params_.v, storage_.ring_v, state,
+                                        storage_.v[state.stage()], key, kv_head, batch);
   }
 
   /// Each lane sends for one box: a slab of columns of its piece.
@@ -234,7 +236,6 @@ class Producer {
   QTile next_;
   std::int32_t group_end_ = 0;  // of the warpgroup that is this lane's number
   RingState<C::kStages> k_state_;
-  RingState<C::kStages> v_state_;
   RingState<1> q_state_;
   RingState<2> work_state_;
 };

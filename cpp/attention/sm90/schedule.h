@@ -18,6 +18,9 @@ struct Schedule {
   std::int32_t num_q_tiles = 0;  // of one head
   std::int32_t num_heads = 0;
   std::int32_t section = 0;  // heads that are visited together, longest tiles first; 0: in order
+  // Lists are visited from their ends in every second round: what the round before read last is
+  // then still in L2.
+  bool alternate = false;
   // Set on the GPU before the launch.
   Progress* progress = nullptr;   // null: each CTA has its own tiles
   std::int32_t* order = nullptr;  // num_tiles: the longest list first. Null: as they are numbered
@@ -27,6 +30,7 @@ struct QTile {
   std::int32_t q_tile = 0;
   std::int32_t head = 0;
   std::int32_t batch = 0;
+  bool backward = false;  // visit the list from its end
 };
 
 /// The tile at a place of the schedule.

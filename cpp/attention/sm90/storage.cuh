@@ -43,10 +43,16 @@ struct BlockQueue {
 
 /// The q tile to come and the first entries of its list, read while the one before is being loaded.
 struct ListHead {
-  std::int64_t first_entry;
+  std::int64_t end;   // behind the last entry to visit
+  std::int32_t step;  // 1, or -1: from the last entry to the first
   std::int32_t num_entries;
   std::int32_t key[32];
   std::int32_t bitmap[32];
+
+  /// Of the entry from which on so many are left.
+  __device__ __forceinline__ std::int64_t place(std::int32_t left) const {
+    return end - static_cast<std::int64_t>(step) * left;
+  }
 };
 
 template <class Element, class C>

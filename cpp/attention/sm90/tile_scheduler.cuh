@@ -20,8 +20,10 @@ class TileScheduler {
     std::int32_t place =
         counted_ ? atomicAdd(&schedule_.progress->next, 1) : place_of(round_++, team_, num_teams_);
     if (place >= schedule_.num_tiles) return false;
+    const bool backward = schedule_.alternate && place / num_teams_ % 2 != 0;
     if (counted_ && schedule_.order != nullptr) place = schedule_.order[place];
     tile = tile_at(schedule_, place);
+    tile.backward = backward;
     return true;
   }
 

@@ -20,6 +20,8 @@ constexpr std::uint32_t kWholeStage = 0x55;
 constexpr std::uint32_t kEndOfTile = 1u << 31;
 /// Beside the mask of a tile's last stage, where many tiles go through the stages.
 constexpr std::uint32_t kLastOfTile = 1u << 30;
+constexpr int kMostParts = 8;  // CTAs of a cluster that share a tile, and those of which the sums
+constexpr int kMostPartsDeep = 2;  // fit beside the stages where these take what an SM has
 constexpr int kSampledCols = 256;  // of a tile of a sampled product
 /// Column groups that are finished before the next ones: the values of those lie in L2 by then.
 constexpr int kPanelGroups = 16;
@@ -52,12 +54,15 @@ struct Config {
   static constexpr bool kLongRows = kKind == Kind::long_rows;
   static constexpr bool kOneSparse = kKind == Kind::one_sparse || kLongRows;
   static constexpr bool kBothSparse = kKind == Kind::both_sparse;
-  // A CTA for each tile, two on an SM: where the walks over k are short one CTA multiplies while
-  // the other stores, and where there are few tiles both load.
-  static constexpr bool kOneTile = kBothSparse || kTileCols == 64;
+  // A CTA for each tile. Two on an SM: where the walks over k are short one CTA multiplies while
+  // the other stores, and where there are few tiles both load. With more stages, one.
+  static constexpr bool kOneTile = kBothSparse || kTileCols < 256;
+  // CTAs of a cluster may share the walk over k of a tile.
+  static constexpr bool kParts = kOneTile && !kBothSparse;
   // Launched before the kernel ahead of it has ended: few columns take little longer than that.
-  static constexpr bool kEarlyStart = kOneTile && !kBothSparse;
-  static constexpr int kCtasPerSm = kOneTile ? 2 : 1;
+  static constexpr bool kEarlyStart = kParts;
+  static constexpr int kCtasPerSm = kOneTile && kStages <= 4 ? 2 : 1;
+  static constexpr int kMostParts = kCtasPerSm == 1 ? kMostPartsDeep : sm90::kMostParts;
   // Two sparse operands leave the loading to one warp, without setmaxnreg: of what that would give
   // the compiler does not make use.
   static constexpr int kProducerThreads = kBothSparse ? 32 : 128;
@@ -69,7 +74,7 @@ struct Config {
   static constexpr bool kSparseByTma = kInner > 16 || !kOneSparse;
   // And as long for a box of zeros as for a block: where some of a warp group's rows have none, the
   // producer's threads write zeros.
-  static constexpr bool kZerosByThreads = kOneSparse && !kOneTile && kInner == 32;
+  static constexpr bool kZerosByThreads = kOneSparse && kCtasPerSm == 1 && kInner == 32;
   // Each producer warp fills stages by itself, so that what one waits for holds no other up; those
   // that copy blocks by themselves fill them together, since one takes too long for all of a stage.
   static constexpr bool kStageForEachWarp = kOneSparse && kSparseByTma;
@@ -79,7 +84,7 @@ struct Config {
   // Of one thread; they add up to what a launch gets, where registers are dealt out.
   static constexpr int kProducerRegisters = kBothSparse ? 40 : kLongRows ? 72 : 56;
   static constexpr int kConsumerRegisters =
-      ((kOneTile ? 3 * 80 : 3 * 168) - kProducerRegisters) / 2 / 8 * 8;
+      ((kCtasPerSm == 2 ? 3 * 80 : 3 * 168) - kProducerRegisters) / 2 / 8 * 8;
 };
 
 }  // namespace sparsek::bsr::sm90

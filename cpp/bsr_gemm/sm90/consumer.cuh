@@ -2,12 +2,12 @@
 
 #include <cutlass/arch/barrier.h>
 
-#include <cute/arch/cluster_sm90.hpp>
 #include <cute/tensor.hpp>
 #include <type_traits>
 
 #include "bsr_gemm/sm90/epilogue.cuh"
 #include "bsr_gemm/sm90/layouts.cuh"
+#include "bsr_gemm/sm90/parts.cuh"
 #include "bsr_gemm/sm90/stage_reader.cuh"
 #include "bsr_gemm/sm90/tiles.cuh"
 #include "primitives/barrier.cuh"
@@ -27,41 +27,6 @@ struct Consumer {
           cute::Shape<cute::Int<kGroupRows>, cute::Int<C::kTileCols>, cute::Int<kTileK>>,
           gmma(C::kSparse), gmma(C::kDense)>()));
   static constexpr int kSteps = C::kInner / 16;  // MMAs of a slice of k that is skipped as a whole
-
-  /// The sums of the CTAs that share a tile, added up in the first one, always in the same order.
-  /// False in the others.
-  template <class Acc>
-  static __device__ bool add_parts(unsigned char* staging, int split, Acc& acc) {
-    static_assert(decltype(cute::size(acc))::value * 128 * sizeof(float) <= kStagingBytes ||
-                  !C::kOneTile || C::kBothSparse);
-    constexpr int kFours = decltype(cute::size(acc))::value / 4;
-    const std::uint32_t mine = shared_address(staging) + threadIdx.x % 128 * 16;
-    const std::uint32_t part = cute::block_rank_in_cluster();
-    if (part != 0) {
-#pragma unroll
-      for (int i = 0; i < kFours; ++i) {
-        store_four(mine + i * 128 * 16, acc(4 * i), acc(4 * i + 1), acc(4 * i + 2), acc(4 * i + 3));
-      }
-    }
-    cute::cluster_arrive();
-    cute::cluster_wait();
-    if (part == 0) {
-      for (int other = 1; other < split; ++other) {
-        const std::uint32_t theirs = cute::set_block_rank(mine, other);
-#pragma unroll
-        for (int i = 0; i < kFours; ++i) {
-          const float4 sum = load_four_of_cluster(theirs + i * 128 * 16);
-          acc(4 * i) += sum.x;
-          acc(4 * i + 1) += sum.y;
-          acc(4 * i + 2) += sum.z;
-          acc(4 * i + 3) += sum.w;
-        }
-      }
-    }
-    cute::cluster_arrive();  // nobody leaves before its sums have been read
-    cute::cluster_wait();
-    return part == 0;
-  }
 
   /// A stretch's sums of a tile that it does not begin; always added in the same order.
   template <class Acc>
@@ -163,8 +128,8 @@ struct Consumer {
       if constexpr (C::kOneTile) {  // the other group may still read the stages
         cutlass::arch::NamedBarrier::sync(128 * kConsumerGroups, kConsumersBarrier);
       }
-      if (C::kOneTile && !C::kBothSparse && p.log2_split > 0) {
-        if (!add_parts(smem.staging_of(group), 1 << p.log2_split, acc)) return;
+      if constexpr (C::kParts) {
+        if (p.log2_split > 0 && !Parts<C>::add(smem, 1 << p.log2_split, group, acc)) return;
       }
       if constexpr (std::is_same_v<Walk, StretchTiles<C::kTileCols>>) {
         if (tile.left) {

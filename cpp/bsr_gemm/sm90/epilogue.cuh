@@ -148,13 +148,13 @@ class Epilogue {
   static __device__ void run(const Params& p, unsigned char* staging, std::int32_t first_row,
                              std::int32_t own_row, std::int32_t first_col, int barrier,
                              const Acc& acc) {
-    const bool inside = first_row + kRows <= p.rows && first_col + C::kTileCols <= p.cols;
-    if (!inside || p.wide_out || p.beta != 0.0f || !p.aligned) {
+    const bool in_units = p.aligned && (p.rows_inner || p.cols % 8 == 0);
+    if (!in_units || p.wide_out || p.beta != 0.0f) {
       store(p, staging, first_row, first_col, barrier, acc);
     } else if (p.rows_inner) {
-      store_whole<true>(p, staging, own_row, first_col, barrier, acc);
+      store_units<true>(p, staging, own_row, first_col, barrier, acc);
     } else {
-      store_whole<false>(p, staging, own_row, first_col, barrier, acc);
+      store_units<false>(p, staging, own_row, first_col, barrier, acc);
     }
   }
 
@@ -170,11 +170,11 @@ class Epilogue {
     return line * 128 + (unit ^ (line & 7)) * 16;
   }
 
-  /// A whole tile in 16 bits. kAcross: the rows are contiguous in the result, so its lines are
-  /// columns, and every warp needs what the others have. Not by TMA: its stores would queue behind
-  /// the loads of the next tile.
+  /// Results of 16 bits, in units of 16 bytes as far as the result goes. kAcross: the rows are
+  /// contiguous in the result, so its lines are columns, and every warp needs what the others have.
+  /// Not by TMA: its stores would queue behind the loads of the next tile.
   template <bool kAcross, class Acc>
-  static __device__ void store_whole(const Params& p, unsigned char* staging, std::int32_t own_row,
+  static __device__ void store_units(const Params& p, unsigned char* staging, std::int32_t own_row,
                                      std::int32_t first_col, int barrier, const Acc& acc) {
     constexpr int kCols = C::kTileCols < 128 ? C::kTileCols : 128;  // in one round
     const auto sync = [&] {
@@ -191,7 +191,9 @@ class Epilogue {
     const int line0 = kAcross ? thread / 8 : warp * 16 + lane / 16;
     const int unit0 = kAcross ? thread % 8 : lane % 16;
     const std::int64_t line_stride = kAcross ? p.out.dense_stride : p.out.sparse_stride;
-    // The rows of a warp, or of a unit, lie in one block row: beside each other in the result.
+    // The rows of a warp, or of a unit, lie in one block row: beside each other in the result, or
+    // all of them beyond it.
+    const std::int32_t num_cols = own_row < p.rows ? p.cols - first_col : 0;
     Element* out = static_cast<Element*>(p.out.data) + own_row * p.out.sparse_stride +
                    first_col * p.out.dense_stride +
                    (kAcross ? line0 * line_stride : lane / 16 * line_stride + unit0 * 8);
@@ -217,11 +219,12 @@ class Epilogue {
 #pragma unroll 4
         for (int line = 0; line < kCols; line += 16) {
           const int l = line + line0;
+          if (round * kCols + l >= num_cols) continue;
           *reinterpret_cast<uint4*>(out + (round * kCols + line) * line_stride) =
               *reinterpret_cast<const uint4*>(staging + l / 64 * (kRows * 128) +
                                               unit_offset(l % 64, unit0));
         }
-      } else if (kCols == 128 || unit0 < kCols / 8) {
+      } else if (unit0 * 8 < kCols && round * kCols + unit0 * 8 < num_cols) {
 #pragma unroll 4
         for (int line = 0; line < 16; line += 2) {
           *reinterpret_cast<uint4*>(out + round * kCols + line * line_stride) =

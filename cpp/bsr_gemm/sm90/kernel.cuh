@@ -33,6 +33,9 @@ __global__ void __launch_bounds__(C::kBoundThreads, C::kCtasPerSm)
     product_kernel(const __grid_constant__ Params p) {
   extern __shared__ unsigned char raw_smem[];
   auto& smem = begin<C>(raw_smem, p.sparse_map, p.dense_map);
+  if constexpr (C::kParts) {
+    if (p.log2_split > 0) Parts<C>::begin(smem, 1 << p.log2_split);
+  }
   if constexpr (C::kEarlyStart) {
     ptx::griddepcontrol_wait();
     ptx::griddepcontrol_launch_dependents();

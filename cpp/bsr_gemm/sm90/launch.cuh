@@ -9,10 +9,17 @@
 
 namespace sparsek::bsr::sm90 {
 
+/// Of a launch whose CTAs share tiles among so many.
+template <class C>
+constexpr int smem_bytes_of_parts(int parts) {
+  if constexpr (C::kParts) return smem_bytes<C>() + Parts<C>::bytes_received(parts);
+  return smem_bytes<C>();
+}
+
 template <class C>
 void launch_config(const Params& params, int num_sms, cudaStream_t stream) {
   cuda_check(cudaFuncSetAttribute(product_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  smem_bytes<C>()),
+                                  smem_bytes_of_parts<C>(C::kMostParts)),
              "bsr_gemm: sm90");
   if constexpr (C::kOneTile) {  // else the L1 cache may take what the second CTA needs
     cuda_check(
@@ -29,7 +36,7 @@ void launch_config(const Params& params, int num_sms, cudaStream_t stream) {
   config.gridDim =
       C::kOneTile ? params.num_tiles << params.log2_split : std::min(num_sms, params.num_tiles);
   config.blockDim = C::kThreads;
-  config.dynamicSmemBytes = smem_bytes<C>();
+  config.dynamicSmemBytes = smem_bytes_of_parts<C>(1 << params.log2_split);
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = params.log2_split > 0 ? 2 : 1;
@@ -41,6 +48,10 @@ void launch_tile(const KernelKey& key, const Params& params, int num_sms, cudaSt
   if constexpr (kLongRows) {
     launch_config<Config<Element, kSparse, kDense, kInner, 256, 4, Kind::long_rows>>(
         params, num_sms, stream);
+  } else if (key.tile_cols == 128) {
+    launch_config<Config<Element, kSparse, kDense, kInner, 128, 6>>(params, num_sms, stream);
+  } else if (key.tile_cols == 64 && key.stages == 8) {
+    launch_config<Config<Element, kSparse, kDense, kInner, 64, 8>>(params, num_sms, stream);
   } else if (key.tile_cols == 64) {
     launch_config<Config<Element, kSparse, kDense, kInner, 64, 4>>(params, num_sms, stream);
   } else {

@@ -15,6 +15,7 @@ struct KernelKey {
   Major dense = Major::k;
   int inner = 64;
   int tile_cols = 256;
+  int stages = 4;
 };
 
 /// One function for each `inner`, each in a file of its own.

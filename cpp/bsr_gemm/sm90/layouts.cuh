@@ -96,7 +96,9 @@ template <class C>
 struct OwnStaging {
   alignas(1024) unsigned char staging[kConsumerGroups][kStagingBytes];
 };
-struct NoStaging {};
+struct NoStaging {
+  std::uint64_t sums_full;  // what the other CTAs of the cluster sent (parts.cuh)
+};
 struct PairList {
   int2 pairs[kListedBlocks];  // where each block stands in the lists of the two groups
   int num_pairs;

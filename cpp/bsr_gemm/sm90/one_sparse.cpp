@@ -5,6 +5,7 @@
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/products.h"
 #include "bsr_gemm/sm90/stretches.h"
+#include "bsr_gemm/sm90/tile_choice.h"
 #include "core/cuda_check.h"
 #include "core/log.h"
 #include "core/message.h"
@@ -12,7 +13,7 @@
 namespace sparsek::bsr::sm90 {
 namespace {
 
-constexpr int kWideTile = 256, kNarrowTile = 64;
+constexpr int kWideTile = 256;
 constexpr int kUnit = 8;  // elements in 16 bytes, of which all strides are multiples
 constexpr std::size_t kBytesOfFlags = 8192;  // one for each warp group of each worker
 
@@ -43,6 +44,11 @@ Sides sides_of(const Problem& p) {
           1,
           "b",
           "a"};
+}
+
+TileChoice choose_tile(const Problem& p) {
+  const Sides s = sides_of(p);
+  return sm90::choose_tile(ceil_div(s.rows, kTileRows), s.cols, p.device.num_sms);
 }
 
 /// Blocks that threads copy.
@@ -83,7 +89,8 @@ void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, Pa
 std::size_t bytes_of_sums(const Problem& p) {
   const Sides s = sides_of(p);
   const std::int64_t workers = p.device.num_sms;
-  if (num_tiles(p, kWideTile) < workers) return 0;  // narrow tiles, whose lists clusters share
+  if (choose_tile(p).cols < kWideTile) return 0;    // clusters share their lists
+  if (num_tiles(p, kWideTile) < workers) return 0;  // what the sums need takes longer
   const std::int64_t block_cols = p.k / s.block.cols;
   const std::int64_t block_rows = ceil_div(s.rows, s.block.rows);
   const std::int64_t groups = ceil_div(s.rows, kTileRows);
@@ -96,13 +103,6 @@ std::size_t bytes_of_sums(const Problem& p) {
   const std::int64_t panels = ceil_div(s.cols, kWideTile);
   if (!Stretches::is_long(longest, (entries + groups * fixed) * panels, workers)) return 0;
   return kBytesOfFlags + static_cast<std::size_t>(workers) * kTileRows * kWideTile * sizeof(float);
-}
-
-int split_of(std::int64_t tiles, int num_sms) {
-  constexpr int kMostCtas = 8;  // of a cluster
-  int split = 1;
-  while (2 * split <= kMostCtas && tiles * 2 * split <= num_sms) split *= 2;
-  return split;
 }
 
 std::int64_t num_tiles(const Problem& p, int tile_cols) {
@@ -121,8 +121,9 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   key.sparse = major_of(s.sparse, s.sparse_k_axis);
   key.dense = major_of(s.dense, s.dense_k_axis);
   key.inner = static_cast<int>(std::min({s.block.rows, s.block.cols, std::int64_t{64}}));
-  // Few tiles: narrower ones, so that every SM has one.
-  key.tile_cols = num_tiles(p, kWideTile) < p.device.num_sms ? kNarrowTile : kWideTile;
+  const TileChoice tile = choose_tile(p);
+  key.tile_cols = tile.cols;
+  key.stages = tile.stages;
 
   Params params{};
   params.lists = lists_of(matrix, s.side, Grouping::similar, left ? args.a_plan : args.b_plan);
@@ -132,8 +133,7 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   params.rows = static_cast<std::int32_t>(s.rows);
   params.cols = static_cast<std::int32_t>(s.cols);
   params.num_tiles = static_cast<std::int32_t>(num_tiles(p, key.tile_cols));
-  const int split = key.tile_cols == kNarrowTile ? split_of(params.num_tiles, p.device.num_sms) : 1;
-  params.log2_split = log2_of(split);
+  params.log2_split = log2_of(tile.split);
   const bool long_rows = bytes_of_sums(p) > 0, shared = long_rows && p.workspace_offered;
   if (shared) {
     params.sums_ready = static_cast<std::uint32_t*>(args.workspace);
@@ -147,7 +147,7 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
     log_once(cat("bsr_gemm sm90 tile=", kTileRows, "x", key.tile_cols, "x", kTileK,
                  " inner=", key.inner, " sparse=", key.sparse == Major::k ? "k" : "rows",
                  " dense=", key.dense == Major::k ? "k" : "cols", " tiles=", params.num_tiles,
-                 " split=", split, " long_rows=",
+                 " stages=", tile.stages, " split=", tile.split, " long_rows=",
                  !long_rows ? "none"
                  : shared   ? "shared"
                             : "whole"));

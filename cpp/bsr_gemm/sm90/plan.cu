@@ -37,7 +37,8 @@ struct Arrays {
   std::int32_t* lengths;
   std::int32_t* cols;
   std::int32_t* values;
-  SimilarArrays similar;  // null where the groups are of neighbours
+  std::size_t bytes_of_lists;  // all of these
+  SimilarArrays similar;       // null where the groups are of neighbours
   ScheduleArrays schedule;
 };
 
@@ -92,10 +93,12 @@ class Memory {
   std::size_t taken_ = 0;
 };
 
+/// Lists of neighbours have a schedule only where there are no others.
 Arrays take_arrays(const BsrMatrixView& m, OperandSide side, Grouping grouping, Memory* memory) {
   const std::int64_t count = num_groups(m, side);
   const auto groups = static_cast<std::size_t>(count);
   const auto entries = static_cast<std::size_t>(m.nnz());
+  const std::size_t before = memory->taken();
   Arrays arrays{};
   arrays.groups = memory->take<RowGroup>(groups);
   arrays.begins = memory->take<std::int64_t>(groups + 1);
@@ -104,8 +107,10 @@ Arrays take_arrays(const BsrMatrixView& m, OperandSide side, Grouping grouping, 
   arrays.cols = memory->take<std::int32_t>(entries);
   arrays.values =
       memory->take<std::int32_t>(entries * static_cast<std::size_t>(rows_in_group(m, side)));
+  arrays.bytes_of_lists = memory->taken() - before;
   const int workers = num_workers(m);
-  if (const std::int64_t scheduled = count * scheduled_panels(count, workers)) {
+  const std::int64_t scheduled = count * scheduled_panels(count, workers);
+  if (scheduled > 0 && (grouping == Grouping::similar || !finds_similar(m, side))) {
     arrays.schedule.begins = memory->take<std::int32_t>(static_cast<std::size_t>(workers) + 1);
     arrays.schedule.tiles = memory->take<std::int32_t>(static_cast<std::size_t>(scheduled));
   }
@@ -277,8 +282,7 @@ Lists lists_of(const BsrMatrixView& matrix, OperandSide side, Grouping grouping,
                const void* memory) {
   const PlanArrays all = arrays_of(matrix, side, const_cast<void*>(memory));
   const Arrays& arrays = grouping == Grouping::similar ? all.similar : all.neighbours;
-  const int workers = num_workers(matrix);
-  const std::int32_t panels = scheduled_panels(num_groups(matrix, side), workers);
+  const int workers = arrays.schedule.begins != nullptr ? num_workers(matrix) : 0;
   return {arrays.groups,
           arrays.begins,
           arrays.bits,
@@ -287,7 +291,8 @@ Lists lists_of(const BsrMatrixView& matrix, OperandSide side, Grouping grouping,
           arrays.similar.order,
           static_cast<std::int32_t>(num_groups(matrix, side)),
           static_cast<std::int32_t>(bit_words(matrix, side)),
-          {arrays.schedule.begins, arrays.schedule.tiles, panels > 0 ? workers : 0, panels}};
+          {arrays.schedule.begins, arrays.schedule.tiles, workers,
+           scheduled_panels(num_groups(matrix, side), workers)}};
 }
 
 namespace {
@@ -299,27 +304,30 @@ void make_lists(const BsrMatrixView& matrix, OperandSide side, const Structure& 
   place_kernel<<<(groups + 127) / 128, 128, 0, stream>>>(arrays, static_cast<std::int32_t>(groups),
                                                          matrix.nnz());
   list_kernel<true><<<groups, kListThreads, 0, stream>>>(structure, arrays);
+}
+
+void make_schedule(const BsrMatrixView& matrix, OperandSide side, const Arrays& arrays,
+                   cudaStream_t stream) {
+  const std::int64_t groups = num_groups(matrix, side);
   const int workers = num_workers(matrix);
-  if (const std::int32_t panels = scheduled_panels(groups, workers)) {
-    const std::int64_t block_k =
-        side == OperandSide::left ? matrix.block_cols() : matrix.block_rows();
-    schedule_kernel<<<1, kScheduleThreads, 0, stream>>>(
-        arrays.groups, static_cast<std::int32_t>(groups), panels, workers,
-        static_cast<float>(Stretches::fixed(log2_of(block_k))), arrays.schedule);
-  }
+  const std::int32_t panels = scheduled_panels(groups, workers);
+  if (panels == 0) return;
+  const std::int64_t block_k =
+      side == OperandSide::left ? matrix.block_cols() : matrix.block_rows();
+  schedule_kernel<<<1, kScheduleThreads, 0, stream>>>(
+      arrays.groups, static_cast<std::int32_t>(groups), panels, workers,
+      static_cast<float>(Stretches::fixed(log2_of(block_k))), arrays.schedule);
 }
 
 /// For similar rows the lists of neighbours once more, which lie in the same way, and their order.
 void keep_order(const BsrMatrixView& matrix, OperandSide side, const PlanArrays& arrays,
                 cudaStream_t stream) {
-  const void* const from = arrays.neighbours.groups;
-  void* const to = arrays.similar.groups;
-  const auto bytes =
-      static_cast<std::size_t>(static_cast<const char*>(to) - static_cast<const char*>(from));
-  cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "make_bsr_plan");
+  cuda_check(cudaMemcpyAsync(arrays.similar.groups, arrays.neighbours.groups,
+                             arrays.neighbours.bytes_of_lists, cudaMemcpyDeviceToDevice, stream),
+             "make_bsr_plan");
   const std::int64_t windows = num_windows(matrix, side);
   in_order_kernel<<<static_cast<unsigned>(windows), kWindow, 0, stream>>>(
-      arrays.similar.similar, num_rows(matrix, side), windows * kWindow);
+      arrays.similar.similar.order, num_rows(matrix, side), windows * kWindow);
 }
 
 void order_rows(const BsrMatrixView& matrix, OperandSide side, const Structure& structure,
@@ -363,6 +371,7 @@ void make_plan(const BsrMatrixView& matrix, OperandSide side, PlanEffort effort,
     structure.place_of = rows.place_of;
     make_lists(matrix, side, structure, arrays.similar, stream);
   }
+  make_schedule(matrix, side, arrays.similar, stream);
   cuda_check(cudaGetLastError(), "make_bsr_plan");
 }
 

@@ -75,15 +75,14 @@ class Producer {
     int k;
   };
 
-  /// Warp i fills stage i with every fourth K tile.
+  /// Each warp fills every fourth K tile's stage.
   template <class Walk>
   __device__ void run_alone() {
-    static_assert(C::kStages == kWarps);
-    const int stage = warp();
+    int stage = warp();
     std::uint32_t phase = 0;
     Walk tiles(p_);
     Tile tile{};
-    int t = stage;  // K tile of the tile
+    int t = warp();  // K tile of the tile
     while (true) {
       while (t >= tile.steps) {
         t -= tile.steps;
@@ -95,8 +94,12 @@ class Producer {
       const std::uint32_t mask = mask_of(step);
       wait(&smem_.empty[stage], phase ^ 1);
       load(step, mask, stage);
-      phase ^= 1;
       t += kWarps;
+      if constexpr (C::kStages > kWarps) stage += kWarps;
+      if (C::kStages == kWarps || stage >= C::kStages) {
+        if constexpr (C::kStages > kWarps) stage -= C::kStages;
+        phase ^= 1;
+      }
     }
   }
 

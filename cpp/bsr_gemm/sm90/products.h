@@ -19,10 +19,6 @@ void run_dense(const Problem& problem, const BsrGemmArgs& args);
 /// Tiles of 128 rows of the sparse operand and `tile_cols` columns.
 std::int64_t num_tiles(const Problem& problem, int tile_cols);
 
-/// How many CTAs share a tile where there are few: a power of two, as many as leave each an SM of
-/// its own.
-int split_of(std::int64_t tiles, int num_sms);
-
 /// What sums of parts of long rows take beside a product with one sparse operand; 0 where no row
 /// can be so long that one of its tiles takes longer than a worker's share of all.
 std::size_t bytes_of_sums(const Problem& problem);

@@ -19,7 +19,7 @@ struct SimilarArrays {
   std::uint32_t* bits;     // [window][word][kWindow], bit k % 32 of word k / 32
   std::uint32_t* seen;     // [window][word], twice: of the group, and what its last row added
   std::int32_t* order;     // the row at each place; beyond the last one num_rows
-  std::int32_t* place_of;  // the inverse
+  std::int32_t* place_of;  // the inverse, for the lists of columns
 };
 
 /// The greatest of all threads' values; `scratch` holds one for each warp.
@@ -83,12 +83,11 @@ __global__ void __launch_bounds__(kWindow)
 }
 
 /// A thread for each place: rows stay as they are.
-__global__ void in_order_kernel(const SimilarArrays arrays, std::int64_t num_rows,
+__global__ void in_order_kernel(std::int32_t* order, std::int64_t num_rows,
                                 std::int64_t num_places) {
   const std::int64_t place = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (place >= num_places) return;
-  arrays.order[place] = static_cast<std::int32_t>(min(place, num_rows));
-  if (place < num_rows) arrays.place_of[place] = static_cast<std::int32_t>(place);
+  order[place] = static_cast<std::int32_t>(min(place, num_rows));
 }
 
 }  // namespace sparsek::bsr::sm90

@@ -158,6 +158,7 @@ class StretchTiles {
 };
 
 /// The one tile of a CTA, or a part of its list.
+template <int kTileCols>
 class SplitTiles {
  public:
   __device__ explicit SplitTiles(const Params& p) : p_(p) {}
@@ -174,7 +175,7 @@ class SplitTiles {
     const std::int64_t length = group.length;
     Tile tile;
     tile.group = group.index;
-    tile.col = index / p_.lists.num_groups * kCols;
+    tile.col = index / p_.lists.num_groups * kTileCols;
     tile.begin = group.begin + (length * part >> log2_split);
     tile.end = group.begin + (length * (part + 1) >> log2_split);
     tile.steps = steps_of(p_, tile.end - tile.begin);
@@ -182,8 +183,6 @@ class SplitTiles {
   }
 
  private:
-  static constexpr int kCols = 64;
-
   const Params& p_;
   bool taken_ = false;
 };
@@ -220,6 +219,6 @@ class PairTiles {
 template <class C>
 using TilesOf = std::conditional_t<
     C::kBothSparse, PairTiles,
-    std::conditional_t<C::kOneTile, SplitTiles, Tiles<C::kTileCols, C::kEvenTiles>>>;
+    std::conditional_t<C::kOneTile, SplitTiles<C::kTileCols>, Tiles<C::kTileCols, C::kEvenTiles>>>;
 
 }  // namespace sparsek::bsr::sm90

@@ -11,6 +11,7 @@
 #include "bsr_gemm/sm90/pair_rounds.h"
 #include "bsr_gemm/sm90/products.h"
 #include "bsr_gemm/sm90/stretches.h"
+#include "bsr_gemm/sm90/tile_choice.h"
 #include "check.h"
 
 using namespace sparsek;
@@ -62,13 +63,39 @@ void test_declines_with_the_reason() {
 }
 
 /// All CTAs of a launch with shared tiles have an SM, and there are not twice as many.
+std::string tile(std::int64_t rows, std::int64_t cols, int sms = 132) {
+  const sm90::TileChoice choice = sm90::choose_tile((rows + 127) / 128, cols, sms);
+  return std::to_string(choice.cols) + " x" + std::to_string(choice.stages) + " /" +
+         std::to_string(choice.split);
+}
+
+void test_tiles_are_as_wide_as_fill_the_chip() {
+  CHECK_EQ(tile(8192, 1), "64 x8 /2");
+  CHECK_EQ(tile(8192, 64), "64 x8 /2");
+  CHECK_EQ(tile(8192, 65), "128 x6 /2");
+  CHECK_EQ(tile(8192, 128), "128 x6 /2");
+  CHECK_EQ(tile(8192, 256), "128 x6 /1");
+  CHECK_EQ(tile(8192, 512), "256 x4 /1");
+  CHECK_EQ(tile(8192, 8192), "256 x4 /1");
+  CHECK_EQ(tile(1024, 64), "64 x4 /8");
+  CHECK_EQ(tile(1024, 512), "64 x8 /2");
+  CHECK_EQ(tile(65536, 16), "64 x4 /1");  // two CTAs on an SM
+  CHECK_EQ(tile(65536, 128), "128 x6 /1");
+  CHECK_EQ(tile(65536, 256), "256 x4 /1");
+}
+
 void test_shared_tiles_fill_the_chip() {
   for (const int sms : {78, 114, 132}) {
-    for (std::int64_t tiles = 1; tiles < 1000; ++tiles) {
-      const int split = sm90::split_of(tiles, sms);
-      CHECK(split >= 1 && split <= 8 && (split & (split - 1)) == 0);
-      CHECK(split == 1 || tiles * split <= sms);
-      CHECK(split == 8 || tiles * 2 * split > sms);
+    for (std::int64_t groups = 1; groups < 300; ++groups) {
+      for (const std::int64_t cols : {1, 64, 65, 128, 129, 200, 256, 300, 512, 1000, 4096}) {
+        const sm90::TileChoice choice = sm90::choose_tile(groups, cols, sms);
+        const std::int64_t tiles = groups * ((cols + choice.cols - 1) / choice.cols);
+        const int split = choice.split, most = choice.stages > 4 ? 2 : 8;
+        CHECK(split >= 1 && split <= most && (split & (split - 1)) == 0);
+        CHECK(split == 1 || tiles * split <= sms);
+        CHECK(choice.cols == 256 || split == most || tiles * 2 * split > sms);
+        CHECK(choice.cols == 64 || cols > choice.cols / 2);
+      }
     }
   }
 }
@@ -183,6 +210,7 @@ void test_room_for_long_rows() {
 int main() {
   test_takes_all_products();
   test_declines_with_the_reason();
+  test_tiles_are_as_wide_as_fill_the_chip();
   test_shared_tiles_fill_the_chip();
   test_rounds_cover_the_tiles();
   test_stretches_cover_the_lists();

@@ -1,0 +1,33 @@
+#include "bsr_gemm/sm90/tile_choice.h"
+
+#include "bsr_gemm/sm90/config.h"
+#include "core/integers.h"
+
+namespace sparsek::bsr::sm90 {
+namespace {
+
+/// As many CTAs as leave each an SM of its own, a power of two.
+int split_of(std::int64_t tiles, int most, int num_sms) {
+  int split = 1;
+  while (2 * split <= most && tiles * 2 * split <= num_sms) split *= 2;
+  return split;
+}
+
+}  // namespace
+
+TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int num_sms) {
+  const auto tiles = [&](int tile_cols) { return groups * ceil_div(cols, tile_cols); };
+  if (cols > 128) {
+    // Tiles of 256 columns for all that has enough of them: they read the blocks least often.
+    if (2 * tiles(128) > 3 * std::int64_t{num_sms}) return {256, 4, 1};
+  }
+  if (cols > 64) {
+    const int split = split_of(tiles(128), kMostPartsDeep, num_sms);
+    if (2 * tiles(128) * split > num_sms) return {128, 6, split};
+  }
+  const int split = split_of(tiles(64), kMostParts, num_sms);
+  const bool deep = tiles(64) * split <= num_sms && split <= kMostPartsDeep;
+  return {64, deep ? 8 : 4, split};
+}
+
+}  // namespace sparsek::bsr::sm90

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+namespace sparsek::bsr::sm90 {
+
+/// Which kernel computes a product with one sparse operand: columns of its tiles, its stages, and
+/// how many CTAs share a tile.
+struct TileChoice {
+  int cols;
+  int stages;
+  int split;
+};
+
+/// For `groups` of 128 rows. docs/bsr_gemm_sm90.md has the measurements behind it.
+TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int num_sms);
+
+}  // namespace sparsek::bsr::sm90
