@@ -286,6 +286,33 @@ def test_long_context_and_offsets_beyond_32_bits(backend):
 
 
 @on_each
+@pytest.mark.parametrize("q_block", [64, 128])
+@pytest.mark.parametrize("equal", [False, True])
+def test_long_lists_of_long_contexts(equal, q_block, backend, rng):
+    """Several rounds of q tiles, every second of which visits its lists from the end."""
+    q_len, kv_len, heads, kv_block, most = 24576, 131200, 2, 64, 70
+    rows = q_len // q_block
+    counts = np.full((1, heads, rows), most, np.int32) if equal else rng.integers(0, most + 1, (1, heads, rows))
+    counts = np.ascontiguousarray(counts, np.int32)
+    indices = np.sort(lists(rng, counts, kv_len // kv_block, most), axis=-1)
+    q = normal(rng, 1, q_len, heads, 64)
+    k, v = (normal(rng, 1, kv_len, heads, 64) for _ in range(2))
+    shape = {"q_len": q_len, "kv_len": kv_len, "q_block": q_block, "kv_block": kv_block}
+    mask = BlockMask.from_indices(torch.from_numpy(indices).cuda(), torch.from_numpy(counts).cuda(), **shape)
+    out = attention(q, k, v, mask=mask, backend=backend)
+
+    def listed(head, row):
+        blocks = torch.from_numpy(indices[0, head, row // q_block, : counts[0, head, row // q_block]]).cuda().long()
+        return (blocks[:, None] * kv_block + torch.arange(kv_block, device="cuda")).flatten()
+
+    places = [(0, head, row) for head in range(heads) for row in range(3, q_len, 397)]
+    spot_check(q, k, v, out, [place for place in places if counts[0, place[1], place[2] // q_block]], listed)
+    empty = torch.from_numpy(counts[0] == 0).cuda().repeat_interleave(q_block, dim=1)  # (heads, q_len)
+    assert (out[0].transpose(0, 1)[empty] == 0).all()
+    assert torch.equal(out, attention(q, k, v, mask=mask, backend=backend))
+
+
+@on_each
 def test_more_heads_than_a_grid_axis(backend, rng):
     batch, heads = 2, 40000
     q, k, v = (normal(rng, batch, 3, heads, 64) for _ in range(3))

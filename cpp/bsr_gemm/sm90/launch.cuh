@@ -33,8 +33,10 @@ void launch_config(const Params& params, int num_sms, cudaStream_t stream) {
   attributes[1].id = cudaLaunchAttributeClusterDimension;
   attributes[1].val.clusterDim = {1u << params.log2_split, 1, 1};
   cudaLaunchConfig_t config{};
-  config.gridDim =
-      C::kOneTile ? params.num_tiles << params.log2_split : std::min(num_sms, params.num_tiles);
+  // A schedule names all workers, even where they have fewer tiles.
+  const int workers =
+      params.lists.schedule.workers > 0 ? num_sms : std::min(num_sms, params.num_tiles);
+  config.gridDim = C::kOneTile ? params.num_tiles << params.log2_split : workers;
   config.blockDim = C::kThreads;
   config.dynamicSmemBytes = smem_bytes_of_parts<C>(1 << params.log2_split);
   config.stream = stream;

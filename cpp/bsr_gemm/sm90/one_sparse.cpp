@@ -46,9 +46,14 @@ Sides sides_of(const Problem& p) {
           "a"};
 }
 
+int inner_of(const BlockShape& block) {
+  return static_cast<int>(std::min({block.rows, block.cols, std::int64_t{64}}));
+}
+
 TileChoice choose_tile(const Problem& p) {
   const Sides s = sides_of(p);
-  return sm90::choose_tile(ceil_div(s.rows, kTileRows), s.cols, p.device.num_sms);
+  return sm90::choose_tile(ceil_div(s.rows, kTileRows), s.cols, inner_of(s.block),
+                           p.device.num_sms);
 }
 
 /// Blocks that threads copy.
@@ -120,7 +125,7 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   key.dtype = p.dtype;
   key.sparse = major_of(s.sparse, s.sparse_k_axis);
   key.dense = major_of(s.dense, s.dense_k_axis);
-  key.inner = static_cast<int>(std::min({s.block.rows, s.block.cols, std::int64_t{64}}));
+  key.inner = inner_of(s.block);
   const TileChoice tile = choose_tile(p);
   key.tile_cols = tile.cols;
   key.stages = tile.stages;

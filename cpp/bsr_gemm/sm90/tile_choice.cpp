@@ -15,11 +15,13 @@ int split_of(std::int64_t tiles, int most, int num_sms) {
 
 }  // namespace
 
-TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int num_sms) {
+TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int inner, int num_sms) {
   const auto tiles = [&](int tile_cols) { return groups * ceil_div(cols, tile_cols); };
   if (cols > 128) {
-    // Tiles of 256 columns for all that has enough of them: they read the blocks least often.
-    if (2 * tiles(128) > 3 * std::int64_t{num_sms}) return {256, 4, 1};
+    // Tiles of 256 columns for all that has enough of them: they read the blocks least often, which
+    // tells most for those of 16.
+    const std::int64_t sms_times_2 = (inner == 16 ? 2 : 3) * std::int64_t{num_sms};
+    if (2 * tiles(128) > sms_times_2) return {256, 4, 1};
   }
   if (cols > 64) {
     const int split = split_of(tiles(128), kMostPartsDeep, num_sms);

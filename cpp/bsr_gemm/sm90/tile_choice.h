@@ -12,7 +12,8 @@ struct TileChoice {
   int split;
 };
 
-/// For `groups` of 128 rows. docs/bsr_gemm_sm90.md has the measurements behind it.
-TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int num_sms);
+/// For `groups` of 128 rows and KernelKey::inner. docs/bsr_gemm_sm90.md has the measurements behind
+/// it.
+TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int inner, int num_sms);
 
 }  // namespace sparsek::bsr::sm90

@@ -270,6 +270,15 @@ void test_choice() {
   lists.q_len = lists.kv_len = 256;
   CHECK(!sm90::choose(lists).counted);
 
+  Problem far = problem(128, 128, 32768);
+  far.has_mask = true;
+  far.q_block = far.kv_block = 128;
+  CHECK(!sm90::choose(far).alternate);  // L2 has K and V of two heads
+  far.kv_len = 131072;
+  CHECK(sm90::choose(far).alternate);
+  far.has_mask = false;
+  CHECK(!sm90::choose(far).alternate);
+
   Problem causal = problem(128, 128, 4096);
   CHECK_EQ(sm90::choose(causal).section, 0);
   causal.band = make_band(4096, 4096, true, std::nullopt, std::nullopt);

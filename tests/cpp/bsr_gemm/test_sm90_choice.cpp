@@ -63,8 +63,8 @@ void test_declines_with_the_reason() {
 }
 
 /// All CTAs of a launch with shared tiles have an SM, and there are not twice as many.
-std::string tile(std::int64_t rows, std::int64_t cols, int sms = 132) {
-  const sm90::TileChoice choice = sm90::choose_tile((rows + 127) / 128, cols, sms);
+std::string tile(std::int64_t rows, std::int64_t cols, int inner = 64) {
+  const sm90::TileChoice choice = sm90::choose_tile((rows + 127) / 128, cols, inner, 132);
   return std::to_string(choice.cols) + " x" + std::to_string(choice.stages) + " /" +
          std::to_string(choice.split);
 }
@@ -75,6 +75,8 @@ void test_tiles_are_as_wide_as_fill_the_chip() {
   CHECK_EQ(tile(8192, 65), "128 x6 /2");
   CHECK_EQ(tile(8192, 128), "128 x6 /2");
   CHECK_EQ(tile(8192, 256), "128 x6 /1");
+  CHECK_EQ(tile(8192, 320), "128 x6 /1");
+  CHECK_EQ(tile(8192, 320, 16), "256 x4 /1");
   CHECK_EQ(tile(8192, 512), "256 x4 /1");
   CHECK_EQ(tile(8192, 8192), "256 x4 /1");
   CHECK_EQ(tile(1024, 64), "64 x4 /8");
@@ -88,7 +90,7 @@ void test_shared_tiles_fill_the_chip() {
   for (const int sms : {78, 114, 132}) {
     for (std::int64_t groups = 1; groups < 300; ++groups) {
       for (const std::int64_t cols : {1, 64, 65, 128, 129, 200, 256, 300, 512, 1000, 4096}) {
-        const sm90::TileChoice choice = sm90::choose_tile(groups, cols, sms);
+        const sm90::TileChoice choice = sm90::choose_tile(groups, cols, 32, sms);
         const std::int64_t tiles = groups * ((cols + choice.cols - 1) / choice.cols);
         const int split = choice.split, most = choice.stages > 4 ? 2 : 8;
         CHECK(split >= 1 && split <= most && (split & (split - 1)) == 0);
