@@ -104,6 +104,15 @@ def long_rows_case(rng: np.random.Generator, block: int) -> None:
     assert error < 1e-3 * expected.abs().max().item() + 1e-3, f"bsr_gemm long rows {block}: {error}"
 
 
+def few_columns_case(rng: np.random.Generator, block: int, free: int) -> None:
+    """So many rows that a tile gets two SMs at most, and with them all of their shared memory."""
+    a, a_full = sparse(rng, 34 * 128, 256, (block, block))
+    x = half(rng, 256, free)
+    expected = a_full @ x.double()
+    error = (bsr_gemm(a, x.cuda(), backend="sm90").cpu().double() - expected).abs().max().item()
+    assert error < 1e-3 * expected.abs().max().item() + 1e-3, f"bsr_gemm few columns {block} {free}: {error}"
+
+
 def main(operations: list[str]) -> None:
     rng = np.random.default_rng(0)
     count = 0
@@ -117,6 +126,10 @@ def main(operations: list[str]) -> None:
         for block in (16, 128):
             long_rows_case(rng, block)
             count += 1
+        for block in (16, 32, 64, 128):
+            for free in (16, 128):
+                few_columns_case(rng, block, free)
+                count += 1
         for backend in ("sm90", "wmma", "simt", "sm90_dense"):
             for block in (16, 32, 64, 128):
                 for free in (16, 264):
