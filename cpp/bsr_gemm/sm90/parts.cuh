@@ -19,7 +19,8 @@ struct Parts {
   /// Shared memory behind the storage.
   static constexpr int bytes_received(int parts) { return (parts - 1) * kBytes; }
 
-  /// All threads; from then on the cluster may send.
+  /// All threads; behind it the cluster may send. All wait, though few will send: a barrier at
+  /// which some only arrive hangs under compute-sanitizer's racecheck, and costs as much.
   static __device__ void begin(SharedStorage<C>& smem, int parts) {
     if (threadIdx.x == 0) {
       cutlass::arch::ClusterBarrier::init(&smem.sums_full, 1);
@@ -28,6 +29,7 @@ struct Parts {
     }
     __syncwarp();
     cute::cluster_arrive_relaxed();
+    cute::cluster_wait();
   }
 
   /// Adds the other CTAs' sums, always in the same order. False where another CTA adds this
@@ -42,7 +44,6 @@ struct Parts {
       const int slot = part < group ? part : part - 1;
       const std::uint32_t to = cute::set_block_rank(received + slot * kBytes, group);
       const std::uint32_t barrier = cute::set_block_rank(shared_address(&smem.sums_full), group);
-      cute::cluster_wait();
 #pragma unroll
       for (int i = 0; i < kFours; ++i) {
         send(to + i * 128 * 16, barrier, acc(4 * i), acc(4 * i + 1), acc(4 * i + 2),
