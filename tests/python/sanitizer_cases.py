@@ -71,6 +71,11 @@ def sparse(rng: np.random.Generator, rows: int, cols: int, block: tuple[int, int
     return BSRMatrix(values.cuda(), offsets, columns, (rows, cols)), full.permute(0, 2, 1, 3).reshape(rows, cols)
 
 
+def check_product(out: object, expected: torch.Tensor, what: str) -> None:
+    error = (torch.as_tensor(out).cpu().double() - expected).abs().max().item()
+    assert error < 1e-3 * expected.abs().max().item() + 1e-3, f"bsr_gemm {what}: {error}"
+
+
 def product_case(rng: np.random.Generator, backend: str, block: int, free: int) -> None:
     size = 384
     a, a_full = sparse(rng, size, size, (block, block))
@@ -87,8 +92,7 @@ def product_case(rng: np.random.Generator, backend: str, block: int, free: int) 
         pattern = torch.as_tensor(a.with_values(torch.ones_like(a.values)).to_dense()).cpu() != 0
         pairs.append((sampled.to_dense(), torch.where(pattern, x.double() @ y.double(), 0)))
     for number, (out, expected) in enumerate(pairs):
-        error = (torch.as_tensor(out).cpu().double() - expected).abs().max().item()
-        assert error < 1e-3 * expected.abs().max().item() + 1e-3, f"bsr_gemm {backend} {block} {free} {number}: {error}"
+        check_product(out, expected, f"{backend} {block} {free} {number}")
 
 
 def long_rows_case(rng: np.random.Generator, block: int) -> None:
@@ -100,17 +104,14 @@ def long_rows_case(rng: np.random.Generator, block: int) -> None:
     matrix = BSRMatrix(values.cuda(), *(torch.from_numpy(x).cuda() for x in (offsets, columns)), (2048, 2048))
     x = half(rng, 2048, free)
     expected = torch.as_tensor(matrix.to_dense()).cpu().float() @ x.float()
-    error = (bsr_gemm(matrix, x.cuda(), backend="sm90").cpu().float() - expected).abs().max().item()
-    assert error < 1e-3 * expected.abs().max().item() + 1e-3, f"bsr_gemm long rows {block}: {error}"
+    check_product(bsr_gemm(matrix, x.cuda(), backend="sm90"), expected, f"long rows {block}")
 
 
 def few_columns_case(rng: np.random.Generator, block: int, free: int) -> None:
     """So many rows that a tile gets two SMs at most, and with them all of their shared memory."""
     a, a_full = sparse(rng, 34 * 128, 256, (block, block))
     x = half(rng, 256, free)
-    expected = a_full @ x.double()
-    error = (bsr_gemm(a, x.cuda(), backend="sm90").cpu().double() - expected).abs().max().item()
-    assert error < 1e-3 * expected.abs().max().item() + 1e-3, f"bsr_gemm few columns {block} {free}: {error}"
+    check_product(bsr_gemm(a, x.cuda(), backend="sm90"), a_full @ x.double(), f"few columns {block} {free}")
 
 
 def main(operations: list[str]) -> None:

@@ -50,10 +50,9 @@ int inner_of(const BlockShape& block) {
   return static_cast<int>(std::min({block.rows, block.cols, std::int64_t{64}}));
 }
 
-TileChoice choose_tile(const Problem& p) {
+TileChoice tile_of(const Problem& p) {
   const Sides s = sides_of(p);
-  return sm90::choose_tile(ceil_div(s.rows, kTileRows), s.cols, inner_of(s.block),
-                           p.device.num_sms);
+  return choose_tile(ceil_div(s.rows, kTileRows), s.cols, inner_of(s.block), p.device.num_sms);
 }
 
 /// Blocks that threads copy.
@@ -94,7 +93,7 @@ void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, Pa
 std::size_t bytes_of_sums(const Problem& p) {
   const Sides s = sides_of(p);
   const std::int64_t workers = p.device.num_sms;
-  if (choose_tile(p).cols < kWideTile) return 0;    // clusters share their lists
+  if (tile_of(p).cols < kWideTile) return 0;        // clusters share their lists
   if (num_tiles(p, kWideTile) < workers) return 0;  // what the sums need takes longer
   const std::int64_t block_cols = p.k / s.block.cols;
   const std::int64_t block_rows = ceil_div(s.rows, s.block.rows);
@@ -126,7 +125,7 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   key.sparse = major_of(s.sparse, s.sparse_k_axis);
   key.dense = major_of(s.dense, s.dense_k_axis);
   key.inner = inner_of(s.block);
-  const TileChoice tile = choose_tile(p);
+  const TileChoice tile = tile_of(p);
   key.tile_cols = tile.cols;
   key.stages = tile.stages;
 

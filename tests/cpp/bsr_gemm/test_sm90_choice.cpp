@@ -62,7 +62,6 @@ void test_declines_with_the_reason() {
   CHECK_EQ(reason(p), "takes it");
 }
 
-/// All CTAs of a launch with shared tiles have an SM, and there are not twice as many.
 std::string tile(std::int64_t rows, std::int64_t cols, int inner = 64) {
   const sm90::TileChoice choice = sm90::choose_tile((rows + 127) / 128, cols, inner, 132);
   return std::to_string(choice.cols) + " x" + std::to_string(choice.stages) + " /" +
@@ -86,6 +85,7 @@ void test_tiles_are_as_wide_as_fill_the_chip() {
   CHECK_EQ(tile(65536, 256), "256 x4 /1");
 }
 
+/// All CTAs of a launch with shared tiles have an SM, and there are not twice as many.
 void test_shared_tiles_fill_the_chip() {
   for (const int sms : {78, 114, 132}) {
     for (std::int64_t groups = 1; groups < 300; ++groups) {
