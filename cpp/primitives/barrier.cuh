@@ -46,7 +46,16 @@ __device__ inline void wait(const std::uint64_t* barrier, std::uint32_t phase) {
   }
 }
 
-/// Arrives, and has the phase wait for so many bytes of TMA too.
+/// Has the phase wait for so many bytes of TMA too; someone arrives after it.
+__device__ inline void expect(const std::uint64_t* barrier, std::uint32_t bytes) {
+  asm volatile(
+      "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
+}
+
+/// Both. Under racecheck it does not order the words that this thread has written: `expect` and
+/// `arrive` do.
 __device__ inline void arrive_expecting(const std::uint64_t* barrier, std::uint32_t bytes) {
   asm volatile(
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
@@ -57,6 +66,17 @@ __device__ inline void arrive_expecting(const std::uint64_t* barrier, std::uint3
 __device__ inline void arrive(const std::uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
                : "memory");
+}
+
+/// 16 bytes to the shared memory of a CTA of the cluster, whose barrier counts them. In a launch
+/// without a cluster the instruction is an illegal one.
+__device__ inline void send_four(std::uint32_t to, std::uint32_t barrier, std::uint32_t x,
+                                 std::uint32_t y, std::uint32_t z, std::uint32_t w) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%2, %3, %4, %5}, "
+      "[%1];" ::"r"(to),
+      "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
 }
 
 __device__ inline void store_four(std::uint32_t to, float x, float y, float z, float w) {

@@ -8,22 +8,36 @@
 
 namespace sparsek {
 
-/// Launches a kernel that may start before the one ahead of it in the stream has finished: it must
-/// call ptx::griddepcontrol_wait() before it touches memory.
+struct LaunchOptions {
+  /// May start before the kernel ahead of it in the stream has finished: it must call
+  /// ptx::griddepcontrol_wait() before it touches memory.
+  bool dependent = false;
+  unsigned cluster = 1;  // CTAs
+};
+
 template <class... Params, class... Args>
-void launch_dependent(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block,
-                      std::size_t smem_bytes, cudaStream_t stream, Args&&... args) {
-  cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+void launch_kernel(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block,
+                   std::size_t smem_bytes, cudaStream_t stream, const LaunchOptions& options,
+                   Args&&... args) {
+  cudaLaunchAttribute attributes[2];
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = options.dependent;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {options.cluster, 1, 1};
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = smem_bytes;
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = options.cluster > 1 ? 2 : 1;
   cuda_check(cudaLaunchKernelEx(&config, kernel, Params(std::forward<Args>(args))...), name);
+}
+
+template <class... Params, class... Args>
+void launch_dependent(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block,
+                      std::size_t smem_bytes, cudaStream_t stream, Args&&... args) {
+  launch_kernel(name, kernel, grid, block, smem_bytes, stream, {true}, std::forward<Args>(args)...);
 }
 
 }  // namespace sparsek

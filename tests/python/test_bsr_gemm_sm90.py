@@ -247,6 +247,16 @@ def test_few_columns_of_many_rows(product, block, free, rng):
     check(product, "sm90", torch.float16, rng, block=(block, block), density=0.2, size=size, free=free)
 
 
+@pytest.mark.parametrize("out_dtype", [None, torch.float32], ids=["16 bits", "float32"])
+@pytest.mark.parametrize("free", [64, 120, 328])
+@pytest.mark.parametrize("block", [16, 32, 64, 128])
+@pytest.mark.parametrize("product", ONE_SPARSE)
+def test_few_columns_added_to_others(product, block, free, out_dtype, rng):
+    size = (8192 // block, 8192 // block, 512 // block)
+    options = {"density": 0.2, "free": free, "alpha": -0.5, "beta": 0.5, "out_dtype": out_dtype}
+    check(product, "sm90", torch.float16, rng, block=(block, block), size=size, **options)
+
+
 @pytest.mark.parametrize("order", ["row", "column"])
 @pytest.mark.parametrize(("rows", "free", "depth"), [(8, 8, 8), (136, 1352, 264), (1000, 264, 72)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])

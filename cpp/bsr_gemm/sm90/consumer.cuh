@@ -9,6 +9,7 @@
 #include "bsr_gemm/sm90/layouts.cuh"
 #include "bsr_gemm/sm90/parts.cuh"
 #include "bsr_gemm/sm90/stage_reader.cuh"
+#include "bsr_gemm/sm90/sums.cuh"
 #include "bsr_gemm/sm90/tiles.cuh"
 #include "primitives/barrier.cuh"
 #include "primitives/ptx.cuh"
@@ -28,15 +29,20 @@ struct Consumer {
           gmma(C::kSparse), gmma(C::kDense)>()));
   static constexpr int kSteps = C::kInner / 16;  // MMAs of a slice of k that is skipped as a whole
 
+  /// Of this thread, in the workspace.
+  template <class Acc>
+  static __device__ float4* sums_of(const Params& p, std::int64_t place) {
+    return reinterpret_cast<float4*>(p.sums) + place * (kFours<Acc> * 128) + threadIdx.x % 128;
+  }
+
   /// A stretch's sums of a tile that it does not begin; always added in the same order.
   template <class Acc>
   static __device__ void leave_sums(const Params& p, std::int32_t stretch, int group,
                                     const Acc& acc) {
-    constexpr int kFours = decltype(cute::size(acc))::value / 4;
     const std::int64_t place = stretch * kConsumerGroups + group;
-    auto* const to = reinterpret_cast<float4*>(p.sums) + place * (kFours * 128) + threadIdx.x % 128;
+    auto* const to = sums_of<Acc>(p, place);
 #pragma unroll
-    for (int i = 0; i < kFours; ++i) {
+    for (int i = 0; i < kFours<Acc>; ++i) {
       to[i * 128] = make_float4(acc(4 * i), acc(4 * i + 1), acc(4 * i + 2), acc(4 * i + 3));
     }
     __threadfence();
@@ -46,20 +52,11 @@ struct Consumer {
 
   template <class Acc>
   static __device__ void add_left(const Params& p, std::int32_t stretch, int group, Acc& acc) {
-    constexpr int kFours = decltype(cute::size(acc))::value / 4;
     const std::int64_t place = stretch * kConsumerGroups + group;
     while (ptx::load_acquire(p.sums_ready + place) == 0) {
     }
-    const auto* const from =
-        reinterpret_cast<const float4*>(p.sums) + place * (kFours * 128) + threadIdx.x % 128;
-#pragma unroll
-    for (int i = 0; i < kFours; ++i) {
-      const float4 sum = __ldcg(from + i * 128);
-      acc(4 * i) += sum.x;
-      acc(4 * i + 1) += sum.y;
-      acc(4 * i + 2) += sum.z;
-      acc(4 * i + 3) += sum.w;
-    }
+    const auto* const from = sums_of<Acc>(p, place);
+    add_sums(acc, [&](int i) { return __ldcg(from + i * 128); });
   }
 
   /// Walk: the tiles of this CTA.

@@ -5,7 +5,9 @@
 #include "bsr_gemm/sm90/kernel.cuh"
 #include "bsr_gemm/sm90/launch.h"
 #include "bsr_gemm/sm90/pair_kernel.cuh"
+#include "bsr_gemm/sm90/tile_choice.h"
 #include "core/cuda_check.h"
+#include "primitives/launch.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -27,37 +29,31 @@ void launch_config(const Params& params, int num_sms, cudaStream_t stream) {
                              cudaSharedmemCarveoutMaxShared),
         "bsr_gemm: sm90");
   }
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = C::kEarlyStart;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {1u << params.log2_split, 1, 1};
-  cudaLaunchConfig_t config{};
   // A schedule names all workers, even where they have fewer tiles.
-  const int workers =
-      params.lists.schedule.workers > 0 ? num_sms : std::min(num_sms, params.num_tiles);
-  config.gridDim = C::kOneTile ? params.num_tiles << params.log2_split : workers;
-  config.blockDim = C::kThreads;
-  config.dynamicSmemBytes = smem_bytes_of_parts<C>(1 << params.log2_split);
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = params.log2_split > 0 ? 2 : 1;
-  cuda_check(cudaLaunchKernelEx(&config, product_kernel<C>, params), "bsr_gemm: sm90");
+  const int scheduled = params.lists.schedule.workers;
+  const int workers = scheduled > 0 ? scheduled : std::min(num_sms, params.num_tiles);
+  const unsigned split = 1u << params.log2_split;
+  launch_kernel("bsr_gemm: sm90", product_kernel<C>,
+                C::kOneTile ? params.num_tiles * split : workers, C::kThreads,
+                smem_bytes_of_parts<C>(split), stream, {C::kEarlyStart, split}, params);
 }
 
 template <class Element, Major kSparse, Major kDense, int kInner, bool kLongRows>
 void launch_tile(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream) {
   if constexpr (kLongRows) {
-    launch_config<Config<Element, kSparse, kDense, kInner, 256, 4, Kind::long_rows>>(
+    launch_config<Config<Element, kSparse, kDense, kInner, 256, kStages256, Kind::long_rows>>(
         params, num_sms, stream);
   } else if (key.tile_cols == 128) {
-    launch_config<Config<Element, kSparse, kDense, kInner, 128, 6>>(params, num_sms, stream);
-  } else if (key.tile_cols == 64 && key.stages == 8) {
-    launch_config<Config<Element, kSparse, kDense, kInner, 64, 8>>(params, num_sms, stream);
+    launch_config<Config<Element, kSparse, kDense, kInner, 128, kStages128>>(params, num_sms,
+                                                                             stream);
+  } else if (key.tile_cols == 64 && key.stages == kStages64) {
+    launch_config<Config<Element, kSparse, kDense, kInner, 64, kStages64>>(params, num_sms, stream);
   } else if (key.tile_cols == 64) {
-    launch_config<Config<Element, kSparse, kDense, kInner, 64, 4>>(params, num_sms, stream);
+    launch_config<Config<Element, kSparse, kDense, kInner, 64, kStages64OfTwo>>(params, num_sms,
+                                                                                stream);
   } else {
-    launch_config<Config<Element, kSparse, kDense, kInner, 256, 4>>(params, num_sms, stream);
+    launch_config<Config<Element, kSparse, kDense, kInner, 256, kStages256>>(params, num_sms,
+                                                                             stream);
   }
 }
 
@@ -90,8 +86,8 @@ void launch_many_pairs(const Params& params, cudaStream_t stream) {
                                   cudaSharedmemCarveoutMaxShared),
              "bsr_gemm: sm90");
   const int ctas = PairRounds::num_ctas(params.num_tiles, params.slots);
-  pair_kernel<C><<<ctas, C::kThreads, smem_bytes<C>(), stream>>>(params);
-  cuda_check(cudaGetLastError(), "bsr_gemm: sm90");
+  launch_kernel("bsr_gemm: sm90", pair_kernel<C>, ctas, C::kThreads, smem_bytes<C>(), stream, {},
+                params);
 }
 
 template <class Element, Major kRows, Major kCols>

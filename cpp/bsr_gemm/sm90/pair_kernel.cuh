@@ -116,7 +116,8 @@ class PairConsumer {
         transpose_quad(r);
         const std::int32_t col = first_col + quarter * 32 + lane % 4 * 8;
         if (row < p_.rows && col < p_.cols) {
-          *reinterpret_cast<uint4*>(out + col) = make_uint4(r[0], r[1], r[2], r[3]);
+          // Streamed, so that the operands stay in L2.
+          __stcs(reinterpret_cast<uint4*>(out + col), make_uint4(r[0], r[1], r[2], r[3]));
         }
       }
     }

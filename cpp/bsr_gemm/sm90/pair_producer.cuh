@@ -9,6 +9,9 @@
 
 namespace sparsek::bsr::sm90 {
 
+/// Blocks are read by many tiles.
+constexpr std::uint64_t kKeep = static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_LAST);
+
 /// The boxes that one operand's half of a stage is assembled from: lane i knows box i. Of blocks of
 /// 64 and 128 one has all of a block's rows, since the warp takes as long for a small one.
 struct Boxes {
@@ -52,9 +55,9 @@ struct Boxes {
     const int row_in_block = row & ((1 << log2_block_rows) - 1);
     const int k_in_block = k_in_list & ((1 << log2_block_k) - 1);
     if constexpr (kInner == 64 && kMajor == Major::free) {
-      cute::SM90_TMA_LOAD_4D::copy(&map, barrier, kCacheHint, to, 0, k_in_block, 0, value);
+      cute::SM90_TMA_LOAD_4D::copy(&map, barrier, kKeep, to, 0, k_in_block, 0, value);
     } else {
-      cute::SM90_TMA_LOAD_3D::copy(&map, barrier, kCacheHint, to,
+      cute::SM90_TMA_LOAD_3D::copy(&map, barrier, kKeep, to,
                                    kMajor == Major::k ? k_in_block : row_in_block,
                                    kMajor == Major::k ? row_in_block : k_in_block, value);
     }
@@ -215,7 +218,8 @@ class PairProducer {
     std::uint64_t* const full = &smem_.full[stage_];
     if (lane_ == 0) {
       smem_.masks[stage_] = mask | flag;
-      arrive_expecting(full, bytes);
+      expect(full, bytes);
+      arrive(full);
     }
     if (a_wanted) {
       a_.load<C::kInner, C::kSparse>(p_.sparse_map, full,

@@ -4,6 +4,7 @@
 #include <cute/tensor.hpp>
 
 #include "bsr_gemm/sm90/layouts.cuh"
+#include "bsr_gemm/sm90/sums.cuh"
 #include "primitives/barrier.cuh"
 
 namespace sparsek::bsr::sm90 {
@@ -36,52 +37,26 @@ struct Parts {
   /// group's.
   template <class Acc>
   static __device__ bool add(SharedStorage<C>& smem, int parts, int group, Acc& acc) {
-    constexpr int kFours = decltype(cute::size(acc))::value / 4;
-    static_assert(kFours * 16 * 128 == kBytes);
+    static_assert(kFours<Acc> * 16 * 128 == kBytes);
     const int part = static_cast<int>(cute::block_rank_in_cluster());
-    const std::uint32_t received = shared_address(&smem + 1) + threadIdx.x % 128 * 16;
+    auto* const received = reinterpret_cast<float4*>(&smem + 1) + threadIdx.x % 128;
     if (part != group) {
       const int slot = part < group ? part : part - 1;
-      const std::uint32_t to = cute::set_block_rank(received + slot * kBytes, group);
+      const std::uint32_t to =
+          cute::set_block_rank(shared_address(received) + slot * kBytes, group);
       const std::uint32_t barrier = cute::set_block_rank(shared_address(&smem.sums_full), group);
 #pragma unroll
-      for (int i = 0; i < kFours; ++i) {
-        send(to + i * 128 * 16, barrier, acc(4 * i), acc(4 * i + 1), acc(4 * i + 2),
-             acc(4 * i + 3));
+      for (int i = 0; i < kFours<Acc>; ++i) {
+        const auto bits = [&](int j) { return __float_as_uint(acc(4 * i + j)); };
+        send_four(to + i * 128 * 16, barrier, bits(0), bits(1), bits(2), bits(3));
       }
       return false;
     }
     wait(&smem.sums_full, 0);
     for (int slot = 0; slot < parts - 1; ++slot) {
-#pragma unroll
-      for (int i = 0; i < kFours; ++i) {
-        const float4 sum = load(received + slot * kBytes + i * 128 * 16);
-        acc(4 * i) += sum.x;
-        acc(4 * i + 1) += sum.y;
-        acc(4 * i + 2) += sum.z;
-        acc(4 * i + 3) += sum.w;
-      }
+      add_sums(acc, [&](int i) { return received[(slot * kFours<Acc> + i) * 128]; });
     }
     return true;
-  }
-
- private:
-  /// 16 bytes to the shared memory of a CTA of the cluster, whose barrier counts them.
-  static __device__ void send(std::uint32_t to, std::uint32_t barrier, float x, float y, float z,
-                              float w) {
-    asm volatile(
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%2, %3, %4, "
-        "%5}, [%1];" ::"r"(to),
-        "r"(barrier), "f"(x), "f"(y), "f"(z), "f"(w)
-        : "memory");
-  }
-  static __device__ float4 load(std::uint32_t from) {
-    float4 four;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
-                 : "r"(from)
-                 : "memory");
-    return four;
   }
 };
 

@@ -175,7 +175,8 @@ class Producer {
     const bool first = (C::kStageForEachWarp ? lane() : thread_) == 0;
     if (first) {
       smem_.masks[stage] = mask;
-      if constexpr (!C::kZerosByThreads) arrive_expecting(&smem_.full[stage], bytes);
+      expect(&smem_.full[stage], bytes);
+      if constexpr (!C::kZerosByThreads) arrive(&smem_.full[stage]);
     }
     if (C::kStageForEachWarp || lane() % kWarps == warp()) load_dense(step, stage);
     if constexpr (C::kSparseByTma) {
@@ -185,7 +186,7 @@ class Producer {
     }
     if constexpr (C::kZerosByThreads) {
       write_zeros(wanted && !present, stage);
-      if (first) arrive_expecting(&smem_.full[stage], bytes);
+      if (first) arrive(&smem_.full[stage]);
     }
   }
 

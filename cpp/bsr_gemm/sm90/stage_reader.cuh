@@ -27,8 +27,11 @@ class StageReader {
     if constexpr (!C::kSparseByTma) cutlass::arch::fence_view_async_shared();
   }
 
-  /// Which slices of the stage have blocks.
-  __device__ std::uint32_t mask() const { return uniform(smem_.masks[stage_]); }
+  /// Which slices of the stage have blocks. Read by the lane that gives the stage back: racecheck
+  /// would not know that the others have read it by then.
+  __device__ std::uint32_t mask() const {
+    return uniform(threadIdx.x % 32 == 0 ? smem_.masks[stage_] : 0);
+  }
 
   /// To the next stage. The MMAs of this one have begun, or there are none.
   __device__ void advance(bool none) {

@@ -21,15 +21,15 @@ TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int inner, int nu
     // Tiles of 256 columns for all that has enough of them: they read the blocks least often, which
     // tells most for those of 16.
     const std::int64_t sms_times_2 = (inner == 16 ? 2 : 3) * std::int64_t{num_sms};
-    if (2 * tiles(128) > sms_times_2) return {256, 4, 1};
+    if (2 * tiles(128) > sms_times_2) return {256, kStages256, 1};
   }
   if (cols > 64) {
     const int split = split_of(tiles(128), kMostPartsDeep, num_sms);
-    if (2 * tiles(128) * split > num_sms) return {128, 6, split};
+    if (2 * tiles(128) * split > num_sms) return {128, kStages128, split};
   }
   const int split = split_of(tiles(64), kMostParts, num_sms);
   const bool deep = tiles(64) * split <= num_sms && split <= kMostPartsDeep;
-  return {64, deep ? 8 : 4, split};
+  return {64, deep ? kStages64 : kStages64OfTwo, split};
 }
 
 }  // namespace sparsek::bsr::sm90

@@ -12,6 +12,10 @@ struct TileChoice {
   int split;
 };
 
+/// Stages that fit beside the staging, by the columns of the tiles; those of 64 where an SM has one
+/// CTA, or two.
+constexpr int kStages256 = 4, kStages128 = 6, kStages64 = 8, kStages64OfTwo = 4;
+
 /// For `groups` of 128 rows and KernelKey::inner. docs/bsr_gemm_sm90.md has the measurements behind
 /// it.
 TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int inner, int num_sms);
