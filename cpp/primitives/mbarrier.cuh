@@ -60,13 +60,10 @@ struct Ring {
   __device__ bool is_full(const RingState<kStages>& state) const {
     return try_wait(&full[state.stage()], state.phase());
   }
-  __device__ void expect(const RingState<kStages>& state, std::uint32_t bytes) {
-    sparsek::expect(&full[state.stage()], bytes);
+  __device__ void expect_bytes(const RingState<kStages>& state, std::uint32_t bytes) {
+    arrive_expecting(&full[state.stage()], bytes);
   }
   __device__ void arrive_full(const RingState<kStages>& state) { arrive(&full[state.stage()]); }
-  __device__ void arrive_expecting(const RingState<kStages>& state, std::uint32_t bytes) {
-    sparsek::arrive_expecting(&full[state.stage()], bytes);
-  }
   __device__ void arrive_empty(const RingState<kStages>& state) { arrive(&empty[state.stage()]); }
 };
 

@@ -40,7 +40,6 @@ struct Config {
   static constexpr bool kMoveRegs = kAllConsumers > 1 || CtasPerSm == 2;
   static constexpr int kThreads = kAllConsumers * kWarpGroup + (kMoveRegs ? kWarpGroup : 32);
   static constexpr int kGranules = TileKv / kGranule;
-  static constexpr int kNotedGranules = Lists ? kGranules : 1;  // elsewhere the others follow
 
   // Columns of one TMA box: a swizzle row of 128 bytes, or of 64 where 64 does not divide.
   static constexpr int kSlabK = HeadDim % 64 == 0 ? 64 : 32;

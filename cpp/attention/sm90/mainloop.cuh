@@ -7,7 +7,6 @@
 #include "attention/sm90/params.h"
 #include "attention/sm90/row_softmax.cuh"
 #include "attention/sm90/storage.cuh"
-#include "primitives/reduce.cuh"
 
 namespace sparsek::attn::sm90 {
 
@@ -83,13 +82,13 @@ class Consumer {
       for (bool last = false; !last;) {
         storage_.ring_k.wait_full(k_state_);
         const auto& note = storage_.notes[k_state_.stage()];
-        const std::uint32_t flags = flags_of(note);
-        last = flags & kLast;
+        last = note.last & kLast;
+        const bool masked = note.masked;
         multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
         warpgroup_wait<0>();
         warpgroup_fence_operand(tSrS);
         if (last) release(storage_.ring_q, q_state_);
-        if (flags & kMasked) erase(note, work, tSrS);
+        if (masked) erase(note, work, tSrS);
         give_back(storage_.ring_k, k_state_);
         if (softmax.next(tSrS)) softmax.rescale(tOrO);
         to_weights(tSrS, tOrP);
@@ -104,20 +103,21 @@ class Consumer {
     const auto& first_note = storage_.notes[k_state_.stage()];
     // A warpgroup is through before the others when they alone see the last tiles.
     const std::uint32_t own = C::kLists ? kLast : 1u << group_;
-    std::uint32_t flags = flags_of(first_note);
+    std::uint32_t last = first_note.last;
     multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
     warpgroup_wait<0>();
     warpgroup_fence_operand(tSrS);
-    if (flags & own) release(storage_.ring_q, q_state_);
-    if (flags & kMasked) erase(first_note, work, tSrS);
+    if (last & own) release(storage_.ring_q, q_state_);
+    if (first_note.masked) erase(first_note, work, tSrS);
     release(storage_.ring_k, k_state_);
     softmax.next(tSrS);
     to_weights(tSrS, tOrP);
 
-    while (!(flags & own)) {
+    while (!(last & own)) {
       wait_tiles();
       const auto& note = storage_.notes[k_state_.stage()];
-      flags = flags_of(note);
+      last = note.last;
+      const bool masked = note.masked;
       wait_turn();
       // S of this tile and O of the one before are computed while the other warpgroups do
       // softmax; then O goes on under this warpgroup's own softmax.
@@ -126,8 +126,8 @@ class Consumer {
       pass_turn();
       warpgroup_wait<1>();
       warpgroup_fence_operand(tSrS);
-      if (flags & own) release(storage_.ring_q, q_state_);
-      if (flags & kMasked) erase(note, work, tSrS);
+      if (last & own) release(storage_.ring_q, q_state_);
+      if (masked) erase(note, work, tSrS);
       release(storage_.ring_k, k_state_);
       const bool rescale = softmax.next(tSrS);
       // The branch keeps ptxas from moving the wait for O to before the exponentials: within a
@@ -146,7 +146,7 @@ class Consumer {
     warpgroup_wait<0>();
     give_back(storage_.ring_v, last_v);
     if constexpr (!C::kLists) {
-      while (!(flags & kLast)) flags = pass_tile();
+      while (!(last & kLast)) last = pass_tile();
     }
   }
 
@@ -160,28 +160,9 @@ class Consumer {
     storage_.ring_work.wait_full(work_state_);
     return storage_.work[work_state_.stage()];
   }
-  __device__ __forceinline__ void finish_work() {
-    storage_.ring_work.arrive_empty(work_state_);
-    work_state_.advance();
-  }
+  __device__ __forceinline__ void finish_work() { release(storage_.ring_work, work_state_); }
 
  private:
-  using Note = TileNote<C::kNotedGranules>;
-
-  /// Lane 0 reads a note (storage.cuh).
-  __device__ __forceinline__ std::uint32_t flags_of(const Note& note) const {
-    return uniform(thread_ % 32 == 0 ? note.flags : 0);
-  }
-  __device__ __forceinline__ std::int32_t key_of(const Granule& granule) const {
-    return __shfl_sync(~0u, thread_ % 32 == 0 ? granule.key : 0, 0);
-  }
-  __device__ __forceinline__ Granule read(const Granule& from) const {
-    Granule granule{};
-    if (thread_ % 32 == 0) granule = from;
-    return {__shfl_sync(~0u, granule.key, 0), __shfl_sync(~0u, granule.shift, 0),
-            __shfl_sync(~0u, granule.word, 0)};
-  }
-
   template <bool kZero, class Mma, class A, class B, class D>
   __device__ __forceinline__ static void multiply(Mma& mma, const A& a, const B& b, D& d) {
     using namespace cute;
@@ -211,16 +192,16 @@ class Consumer {
     return kTurn + team_ * C::kConsumers + group;
   }
 
-  /// Gives the next tile back as it came. Returns its flags.
+  /// Gives the next tile back as it came. Returns whose last it was.
   __device__ __forceinline__ std::uint32_t pass_tile() {
     storage_.ring_k.wait_full(k_state_);
-    const std::uint32_t flags = flags_of(storage_.notes[k_state_.stage()]);
+    const std::uint32_t last = storage_.notes[k_state_.stage()].last;
     wait_turn();
     pass_turn();
     release(storage_.ring_k, k_state_);
     storage_.ring_v.wait_full(k_state_.template before<1>());
     give_back(storage_.ring_v, k_state_.template before<1>());
-    return flags;
+    return last;
   }
 
   /// Until K of this step and V of the one before are there. Both are asked at once, since even an
@@ -245,12 +226,13 @@ class Consumer {
   }
 
   /// -inf where the query may not see the key.
-  __device__ __forceinline__ void erase(const Note& note, const Work& work, Scores& tSrS) const {
+  __device__ __forceinline__ void erase(const TileNote<C::kGranules>& note, const Work& work,
+                                        Scores& tSrS) const {
     const int pair = thread_ % 4 * 2;
     if constexpr (C::kLists) {
       CUTE_UNROLL
       for (int g = 0; g < C::kGranules; ++g) {
-        const Granule granule = read(note.granules[g]);
+        const Granule granule = note.granules[g];
         CUTE_UNROLL
         for (int r = 0; r < 2; ++r) {
           const KeyRange seen = visible_to(work, r);
@@ -261,7 +243,7 @@ class Consumer {
         asm volatile("" ::: "memory");  // all notes in registers at once would not fit
       }
     } else {
-      const int key = key_of(note.granules[0]) + pair;
+      const int key = note.granules[0].key + pair;
       CUTE_UNROLL
       for (int r = 0; r < 2; ++r) {
         const KeyRange seen = visible_to(work, r);

@@ -112,16 +112,12 @@ class Producer {
       if (!empty) {
         const Piece piece = stream.piece();
         storage_.ring_k.wait_empty(k_state_);
-        if (lane_ == 0) {
-          storage_.ring_k.expect(k_state_, C::kTileKv * C::kHeadDim * sizeof(Element));
-        }
+        write_note(piece, last, shared, bitmap_row);
         // Absent keys are read past the end: zeros.
         const std::int32_t key =
             piece.key == kAbsent ? static_cast<std::int32_t>(params_.band.kv_len) : piece.key;
         load_boxes<C::kHeadDim, C::kSlabK>(params_.k, storage_.ring_k, k_state_,
                                            storage_.k[k_state_.stage()], key, kv_head, batch);
-        write_note(piece, last, shared, bitmap_row);
-        if (lane_ < C::kNotedGranules) storage_.ring_k.arrive_full(k_state_);
         k_state_.advance();
         if (first) {
           load_q(work, batch);
@@ -151,7 +147,7 @@ class Producer {
   __device__ __forceinline__ void load_q(const Work& work, std::int32_t batch) {
     storage_.ring_q.wait_empty(q_state_);
     if (lane_ == 0) {
-      storage_.ring_q.arrive_expecting(q_state_, sizeof(storage_.q));
+      storage_.ring_q.expect_bytes(q_state_, sizeof(storage_.q));
       for (int slab = 0; slab < C::kHeadDim / C::kSlabK; ++slab) {
         cute::SM90_TMA_LOAD_4D::copy(&params_.q, &storage_.ring_q.full[0], kReadOnce,
                                      storage_.q + slab * C::kTileQ * C::kSlabK, slab * C::kSlabK,
@@ -165,18 +161,16 @@ class Producer {
   __device__ __forceinline__ void load_v(const RingState<C::kStages>& state, std::int32_t key,
                                          std::int32_t kv_head, std::int32_t batch) {
     storage_.ring_v.wait_empty(state);
-    if (lane_ == 0) {
-      storage_.ring_v.arrive_expecting(state, C::kTileKv * C::kValueDim * sizeof(Element));
-    }
     load_boxes<C::kValueDim, C::kSlabV>(params_.v, storage_.ring_v, state,
                                         storage_.v[state.stage()], key, kv_head, batch);
   }
 
-  /// Each lane sends for one box: a slab of columns of its piece. The stage expects them.
+  /// Each lane sends for one box: a slab of columns of its piece.
   template <int kDim, int kSlab, class StageRing, class State>
   __device__ __forceinline__ void load_boxes(const CUtensorMap& map, StageRing& ring,
                                              const State& state, Element* tile, std::int32_t key,
                                              std::int32_t kv_head, std::int32_t batch) {
+    if (lane_ == 0) ring.expect_bytes(state, C::kTileKv * kDim * sizeof(Element));
     __syncwarp();
     if (slab_ < kDim / kSlab) {
       const std::int32_t row = piece_ * params_.pieces.keys;
@@ -211,14 +205,17 @@ class Producer {
                          column / 32;
         }
       }
-      if (lane_ < C::kNotedGranules) note.granules[lane_] = granule;
+      if (lane_ < C::kGranules) note.granules[lane_] = granule;
     }
     std::uint32_t ended = 0;
     if constexpr (!C::kLists) {
       ended = __ballot_sync(~0u, lane_ < C::kConsumers && group_end_ <= piece.key + C::kTileKv);
     }
-    if (last) ended = kLast | (kLast - 1);
-    if (lane_ == 0) note.flags = ended | (masked ? kMasked : 0);
+    if (lane_ == 0) {
+      note.last = static_cast<std::uint8_t>(last ? 0xff : ended);
+      note.masked = masked;
+    }
+    __syncwarp();  // before the stage's barrier hears of it
   }
 
   // More than any valid list has, and room for a step of 32 in 32 bits.
