@@ -34,6 +34,7 @@ void launch_kernel(const char* name, void (*kernel)(Params...), dim3 grid, dim3 
   cuda_check(cudaLaunchKernelEx(&config, kernel, Params(std::forward<Args>(args))...), name);
 }
 
+/// See LaunchOptions::dependent.
 template <class... Params, class... Args>
 void launch_dependent(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block,
                       std::size_t smem_bytes, cudaStream_t stream, Args&&... args) {

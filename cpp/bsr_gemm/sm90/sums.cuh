@@ -5,7 +5,7 @@
 
 namespace sparsek::bsr::sm90 {
 
-/// Four at a time, a thread's sums of a tile.
+/// A thread's sums of a tile, counted in fours.
 template <class Acc>
 constexpr int kFours = decltype(cute::size(std::declval<Acc>()))::value / 4;
 

@@ -12,8 +12,8 @@ struct TileChoice {
   int split;
 };
 
-/// Stages that fit beside the staging, by the columns of the tiles; those of 64 where an SM has one
-/// CTA, or two.
+/// Stages that an SM has room for, by the columns of the tiles; those of 64 where it has one CTA,
+/// or two.
 constexpr int kStages256 = 4, kStages128 = 6, kStages64 = 8, kStages64OfTwo = 4;
 
 /// For `groups` of 128 rows and KernelKey::inner. docs/bsr_gemm_sm90.md has the measurements behind
