@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "arrays.h"
-#include "exchange.h"
+#include "caller.h"
 
 namespace sparsek::python {
 namespace {
@@ -37,53 +37,6 @@ BoundBlockMask make_mask(std::int64_t q_len, std::int64_t kv_len, std::int64_t q
   view.num_bitmaps = bitmaps ? static_cast<std::int64_t>(bitmaps->shape(0)) : 0;
   return mask;
 }
-
-/// An array of a call, with what keeps it alive.
-struct Argument {
-  nb::object object;
-  Array owner;  // empty where the object itself was read
-  nb::dlpack::dltensor tensor;
-
-  TensorView view(const char* name) const { return view_of(name, tensor); }
-};
-
-/// How a call reads its arrays and makes new ones: by the adapter of q's library (frameworks.py),
-/// or its exchange functions where it has some.
-struct Caller {
-  nb::handle library;
-  const Exchange* exchange;
-  nb::handle export_array;
-  nb::handle like;  // new arrays are beside it
-
-  Argument read(const char* name, nb::object array) const {
-    Argument argument{std::move(array), {}, {}};
-    if (exchange != nullptr && exchange->read(argument.object, &argument.tensor)) return argument;
-    if (!nb::try_cast(export_array(argument.object), argument.owner)) {
-      throw Error(ErrorKind::invalid_type,
-                  std::string(name) + ": expected an array that DLPack can describe, got " +
-                      nb::type_name(argument.object.type()).c_str());
-    }
-    argument.tensor = describe(argument.owner);
-    return argument;
-  }
-
-  template <class... Extents>
-  Argument make(const char* name, const std::string& dtype, Extents... shape) const {
-    return read(name, library.attr("empty")(nb::make_tuple(shape...), dtype, like));
-  }
-  Argument make_like(const char* name) const {
-    return read(name, library.attr("empty_like")(like));
-  }
-
-  std::uintptr_t stream(const nb::dlpack::device& device) const {
-    if (exchange == nullptr) return nb::cast<std::uintptr_t>(library.attr("stream")(like));
-    if (device.device_type != nb::device::cuda::value) return 0;
-    return exchange->current_stream(device.device_id);
-  }
-  void finish(std::uintptr_t stream) const {
-    if (exchange == nullptr) library.attr("finish")(stream);
-  }
-};
 
 Argument read_input(const Caller& caller, const char* name, nb::object array, bool heads_first) {
   Argument input = caller.read(name, std::move(array));
@@ -151,16 +104,11 @@ nb::object run(nb::object q_array, nb::object k_array, nb::object v_array, nb::o
     args.weights.shape[3] = kv_len;
   }
 
-  const std::uintptr_t stream = caller.stream(q.tensor.device);
+  const std::uintptr_t stream = caller.stream(args.q.device);
   args.stream = reinterpret_cast<void*>(stream);
   {
     nb::gil_scoped_release release;
-    attention(args, [&](std::size_t bytes) {
-      nb::gil_scoped_acquire acquire;
-      workspace = caller.make("workspace", "uint8", bytes);
-      return static_cast<void*>(static_cast<char*>(workspace.tensor.data) +
-                                workspace.tensor.byte_offset);
-    });
+    attention(args, [&](std::size_t bytes) { return caller.allocate(bytes, &workspace); });
   }
   caller.finish(stream);
   if (!return_lse && !return_weights) return out.object;

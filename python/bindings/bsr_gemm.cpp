@@ -1,18 +1,15 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/variant.h>
 
 #include <utility>
-#include <variant>
 
 #include "arrays.h"
+#include "caller.h"
 
 namespace sparsek::python {
 namespace {
 
 using namespace nb::literals;
-
-using Operand = std::variant<const BoundBsrMatrix*, Array>;
 
 /// The plan of a structure, and its memory.
 struct BoundBsrPlan {
@@ -20,34 +17,54 @@ struct BoundBsrPlan {
   void* data;
 };
 
-MatrixOperand operand_of(const char* name, const Operand& operand) {
-  if (const auto* matrix = std::get_if<const BoundBsrMatrix*>(&operand)) return (*matrix)->view;
-  return view_of(name, std::get<Array>(operand));
+/// `object`: a BsrMatrixView, or an array, which `array` keeps alive.
+MatrixOperand operand_of(const Caller& caller, const char* name, const nb::object& object,
+                         Argument* array) {
+  const BoundBsrMatrix* matrix = nullptr;
+  if (nb::try_cast(object, matrix)) return matrix->view;
+  *array = caller.read(name, object);
+  return array->view(name);
 }
 
-void run(const Operand& a, const Operand& b, const std::optional<Operand>& c, const Operand& out,
-         float alpha, float beta, const BoundBsrPlan* a_plan, const BoundBsrPlan* b_plan,
-         const BoundBsrPlan* out_plan, const std::string& backend, std::uintptr_t stream,
-         const nb::callable& allocate) {
+/// 0: rows, 1: columns.
+std::int64_t extent(const MatrixOperand& operand, int axis) {
+  if (!operand.sparse) return operand.dense.shape[axis];
+  return axis == 0 ? operand.sparse->rows : operand.sparse->cols;
+}
+
+nb::object run(const nb::object& a_object, const nb::object& b_object, const nb::object& c_object,
+               nb::object out_object, const std::string& out_dtype, float alpha, float beta,
+               const BoundBsrPlan* a_plan, const BoundBsrPlan* b_plan, const BoundBsrPlan* out_plan,
+               const std::string& backend, nb::handle like, nb::handle library,
+               const Exchange* exchange, nb::handle export_array) {
+  const Caller caller{library, exchange, export_array, like};
+  Argument a, b, c, out, workspace;
   BsrGemmArgs args;
-  args.a = operand_of("a", a);
-  args.b = operand_of("b", b);
-  if (c) args.c = operand_of("c", *c);
-  args.out = operand_of("out", out);
+  args.a = operand_of(caller, "a", a_object, &a);
+  args.b = operand_of(caller, "b", b_object, &b);
+  if (!c_object.is_none()) args.c = operand_of(caller, "c", c_object, &c);
+  if (out_object.is_none()) {
+    out = caller.make("out", out_dtype, extent(args.a, 0), extent(args.b, 1));
+    out_object = out.object;
+    args.out = out.view("out");
+  } else {
+    args.out = operand_of(caller, "out", out_object, &out);
+  }
   args.alpha = alpha;
   args.beta = beta;
   if (a_plan != nullptr) args.a_plan = a_plan->data;
   if (b_plan != nullptr) args.b_plan = b_plan->data;
   if (out_plan != nullptr) args.out_plan = out_plan->data;
   args.backend = backend;
+  const TensorView& values = args.a.sparse ? args.a.sparse->values : args.a.dense;
+  const std::uintptr_t stream = caller.stream(values.device);
   args.stream = reinterpret_cast<void*>(stream);
-  Array workspace;
-  nb::gil_scoped_release release;
-  bsr_gemm(args, [&](std::size_t bytes) {
-    nb::gil_scoped_acquire acquire;
-    workspace = nb::cast<Array>(allocate(bytes));
-    return const_cast<void*>(static_cast<const void*>(workspace.data()));
-  });
+  {
+    nb::gil_scoped_release release;
+    bsr_gemm(args, [&](std::size_t bytes) { return caller.allocate(bytes, &workspace); });
+  }
+  caller.finish(stream);
+  return out_object;
 }
 
 }  // namespace
@@ -90,9 +107,9 @@ void bind_bsr_gemm(nb::module_& module) {
       nb::kw_only(), "matrix"_a, "right"_a,
       "Bytes of the plan of a matrix as left or right operand; 0 where no backend uses one.");
 
-  module.def("bsr_gemm", &run, nb::kw_only(), "a"_a, "b"_a, "c"_a.none(), "out"_a, "alpha"_a,
+  module.def("bsr_gemm", &run, "a"_a, "b"_a, "c"_a.none(), "out"_a.none(), "out_dtype"_a, "alpha"_a,
              "beta"_a, "a_plan"_a.none(), "b_plan"_a.none(), "out_plan"_a.none(), "backend"_a,
-             "stream"_a, "allocate"_a, "See sparsek.bsr_gemm.");
+             "like"_a, "library"_a, "exchange"_a.none(), "export_array"_a, "See sparsek.bsr_gemm.");
 }
 
 }  // namespace sparsek::python

@@ -90,36 +90,32 @@ def bsr_gemm(
     if out_pattern is None:
         if isinstance(out, BSRMatrix):
             raise TypeError("out: expected a dense array without out_pattern, got a BSRMatrix")
-        if out is None:
-            out = library.empty((a.shape[0], b.shape[1]), dtype, like)
-        native_out = _native(out)
-    else:
-        if out is None:
-            values = library.empty(tuple(out_pattern.values.shape), dtype, like)
-            out = out_pattern.with_values(values)
-        elif not isinstance(out, BSRMatrix):
-            raise TypeError(f"out: expected a BSRMatrix with out_pattern, got {type(out).__name__}")
-        native_out = out._view()
+    elif out is None:
+        out = out_pattern.with_values(library.empty(tuple(out_pattern.values.shape), dtype, like))
+    elif not isinstance(out, BSRMatrix):
+        raise TypeError(f"out: expected a BSRMatrix with out_pattern, got {type(out).__name__}")
 
-    stream = library.stream(like)
     # What has use for a plan.
     planned = backend in (None, "sm90") and frameworks.of(a_values).dtype(a_values) != "float32"
-    _core.bsr_gemm(
-        a=_native(a),
-        b=_native(b),
-        c=None if c is None or beta == 0 else _native(c),
-        out=native_out,
-        alpha=float(alpha),
-        beta=float(beta),
-        a_plan=a._plan(right=False) if planned and isinstance(a, BSRMatrix) else None,
-        b_plan=b._plan(right=True) if planned and isinstance(b, BSRMatrix) else None,
-        out_plan=out._plan(right=False) if planned and out_pattern is not None else None,
-        backend=backend or "",
-        stream=stream,
-        allocate=lambda size: library.export(library.empty((size,), "uint8", like)),
+    # Positional: names would double what the way to the backend costs.
+    result = _core.bsr_gemm(
+        _native(a),
+        _native(b),
+        None if c is None or beta == 0 else _native(c),
+        None if out is None else _native(out),
+        dtype,
+        float(alpha),
+        float(beta),
+        a._plan(right=False) if planned and isinstance(a, BSRMatrix) else None,
+        b._plan(right=True) if planned and isinstance(b, BSRMatrix) else None,
+        out._plan(right=False) if planned and out_pattern is not None else None,
+        backend or "",
+        like,
+        library,
+        library.exchange,
+        frameworks.export,
     )
-    library.finish(stream)
-    return out
+    return result if out is None else out
 
 
 def _matrix(name: str, operand: Any) -> Array | BSRMatrix:
@@ -141,6 +137,4 @@ def _values(operand: Array | BSRMatrix) -> Array:
 
 
 def _native(operand: Array | BSRMatrix) -> Any:
-    if isinstance(operand, BSRMatrix):
-        return operand._view()
-    return frameworks.of(operand).export(operand)
+    return operand._view() if isinstance(operand, BSRMatrix) else operand
