@@ -11,6 +11,13 @@ namespace sparsek {
 template <int kStages>
 class RingState {
  public:
+  RingState() = default;
+  /// The same step of a ring with fewer stages.
+  template <int kMoreStages>
+  __device__ RingState(const RingState<kMoreStages>& other) : step_(other.step_) {
+    static_assert(kPowerOfTwo && RingState<kMoreStages>::kPowerOfTwo && kStages < kMoreStages);
+  }
+
   __device__ int stage() const {
     if constexpr (kPowerOfTwo) return static_cast<int>(step_ % kStages);
     return static_cast<int>(step_ < kStages ? step_ : step_ - kStages);
@@ -33,6 +40,9 @@ class RingState {
   }
 
  private:
+  template <int>
+  friend class RingState;
+
   static constexpr bool kPowerOfTwo = (kStages & (kStages - 1)) == 0;
 
   std::uint32_t step_ = 0;
@@ -60,10 +70,13 @@ struct Ring {
   __device__ bool is_full(const RingState<kStages>& state) const {
     return try_wait(&full[state.stage()], state.phase());
   }
-  __device__ void expect_bytes(const RingState<kStages>& state, std::uint32_t bytes) {
-    arrive_expecting(&full[state.stage()], bytes);
+  __device__ void expect(const RingState<kStages>& state, std::uint32_t bytes) {
+    sparsek::expect(&full[state.stage()], bytes);
   }
   __device__ void arrive_full(const RingState<kStages>& state) { arrive(&full[state.stage()]); }
+  __device__ void arrive_expecting(const RingState<kStages>& state, std::uint32_t bytes) {
+    sparsek::arrive_expecting(&full[state.stage()], bytes);
+  }
   __device__ void arrive_empty(const RingState<kStages>& state) { arrive(&empty[state.stage()]); }
 };
 

@@ -70,3 +70,20 @@ def test_shared_keys_in_a_graph(rng):
         for _ in range(20):
             graph.replay()
             assert torch.equal(out, first)
+
+
+def test_parts_of_odd_rows(rng):
+    """Rows of an odd number of values, which lie in memory at even places."""
+    q, k = normal(rng, 2, 1, 16, 104)[..., :100], normal(rng, 2, 7000, 4, 104)[..., :100]
+    v = normal(rng, 2, 7000, 4, 48)[..., :45]
+    out = attention(q, k, v, backend="sm90")
+    check(q, k, v, torch.ones(1, 7000, dtype=torch.bool, device="cuda"), out)
+
+
+@pytest.mark.parametrize("kv_len", [2900, 4097])
+def test_more_parts_than_fit_at_a_time(kv_len, rng):
+    """80 tiles whose keys are read once: more than half of the SMs, and shared all the same."""
+    q = normal(rng, 10, 1, 16, 128)
+    k, v = (normal(rng, 10, kv_len, 8, 128) for _ in range(2))
+    out = attention(q, k, v, backend="sm90")
+    check(q, k, v, torch.ones(1, kv_len, dtype=torch.bool, device="cuda"), out)

@@ -11,17 +11,14 @@ namespace sparsek::attn::sm90 {
 namespace {
 
 template <class C>
-constexpr Kernel row(double cost, double unequal_cost) {
-  return {C::kHeadDim, C::kValueDim, C::kTileQ, C::kTileKv, C::kStages, C::kCtasPerSm, C::kTeams,
-          C::kLists,   C::kSplits,   C::kSlabK, C::kSlabV,  cost,       unequal_cost,  &launch<C>};
-}
-template <class C>
 constexpr Kernel row(double cost = 1) {
-  return row<C>(cost, cost);
+  return {C::kHeadDim, C::kValueDim, C::kTileQ, C::kTileKv, C::kStages, C::kCtasPerSm, C::kTeams,
+          C::kLists,   C::kSplits,   C::kSlabK, C::kSlabV,  cost,       &launch<C>};
 }
 
 // By head_dim: the first that is wide enough has the least to fill with zeros. With lists, the
 // widest tiles first.
+// clang-format off
 constexpr Kernel kKernels[] = {
     row<Dense64>(),
     row<Dense64Wide>(1.02),
@@ -29,7 +26,7 @@ constexpr Kernel kKernels[] = {
     row<Dense96>(),
     row<Dense96Small>(1.15),
     row<Dense128>(),
-    row<Dense128Small>(1.08, 1.15),
+    row<Dense128Small>(1.08),
     row<Dense192x128>(),
     row<Dense192x128Small>(1.15),
     row<Dense192>(),
@@ -48,6 +45,7 @@ constexpr Kernel kKernels[] = {
     row<Split128>(),
     row<Split256>(),
 };
+// clang-format on
 
 // Of K and V, which stays in L2 (50 MB) while the heads that they belong to are visited.
 constexpr std::int64_t kBytesInL2 = std::int64_t{32} << 20;
@@ -75,8 +73,7 @@ std::int64_t slots_of(const Kernel& kernel, const Problem& p) {
 double estimate(const Kernel& kernel, const Problem& p) {
   const std::int64_t tiles = tiles_of(kernel, p) * p.num_q_heads * p.batch;
   const std::int64_t rounds = ceil_div(tiles, slots_of(kernel, p));
-  const double cost = !p.has_mask && is_unequal(p) ? kernel.unequal_cost : kernel.cost;
-  return static_cast<double>(rounds) * kernel.tile_q * cost;
+  return static_cast<double>(rounds) * kernel.tile_q * kernel.cost;
 }
 
 /// Of K and V.
@@ -84,37 +81,52 @@ std::int64_t bytes_of_kv_head(const Problem& p) {
   return p.kv_len * (p.head_dim + p.value_dim) * 2;
 }
 
+// With more, the longest q tiles of all of them wait for memory at once.
+constexpr std::int64_t kMostHeadsOfSection = 32;
+
 /// Query heads whose q tiles are visited together, longest first, under a band that makes them
 /// unequal: many, for balance, but only as many as L2 holds.
 int section_of(const Problem& p) {
-  const std::int64_t kv_heads = std::max<std::int64_t>(1, kBytesInL2 / bytes_of_kv_head(p));
+  const std::int64_t kv_heads =
+      std::clamp<std::int64_t>(kBytesInL2 / bytes_of_kv_head(p), 1, kMostHeadsOfSection);
   return static_cast<int>(
       std::min<std::int64_t>(kv_heads * (p.num_q_heads / p.num_kv_heads), p.num_q_heads * p.batch));
 }
 
-/// Fewer tiles of keys than this are not worth the sum of the parts.
-constexpr std::int64_t kLeastTilesOfSplit = 4;
+/// The share of the chip that works, on average.
+double busy(std::int64_t tiles, std::int64_t slots) {
+  return static_cast<double>(tiles) / static_cast<double>(ceil_div(tiles, slots) * slots);
+}
 
-/// Where tiles leave half of the SMs idle and have many keys: another kernel, for parts of the
-/// keys.
+// Fewer tiles of keys than this are not worth the sum of the parts.
+constexpr std::int64_t kLeastTilesOfSplit = 2;
+// Nor is less than this of the chip won by it; and more parts have to win something too.
+constexpr double kLeastGainOfSplit = 1.25, kLeastGainOfMoreParts = 1.05;
+
+/// Where tiles leave SMs idle and have many keys: another kernel, for parts of the keys.
 void split_keys(const Problem& p, Choice* choice) {
-  if (2 * choice->num_tiles > p.device.num_sms) return;
   Choice split;
   for (const Kernel& kernel : kKernels) {
     if (kernel.splits && split.kernel == nullptr && is_wide_enough(kernel, p))
       split.kernel = &kernel;
   }
   split.num_q_tiles = tiles_of(*split.kernel, p);
-  split.num_tiles = split.num_q_tiles * p.num_q_heads * p.batch;
+  const std::int64_t tiles = split.num_q_tiles * p.num_q_heads * p.batch;
   const std::int64_t tile_kv = split.kernel->tile_kv;
   const std::int64_t queries = std::min<std::int64_t>(split.kernel->tile_q, p.q_len);
   const std::int64_t keys =  // that a tile may see
       std::min(p.kv_len, p.band.end_shift - p.band.begin_shift + queries - 1);
   const std::int64_t slots = slots_of(*split.kernel, p);
-  while (split.log2_splits < kMostLog2Splits && 2 * split.num_tiles <= slots &&
-         keys >= (2 << split.log2_splits) * kLeastTilesOfSplit * tile_kv) {
-    ++split.log2_splits;
-    split.num_tiles *= 2;
+  double least = busy(choice->num_tiles, slots_of(*choice->kernel, p)) * kLeastGainOfSplit;
+  for (int log2 = 1; log2 <= kMostLog2Splits; ++log2) {
+    const std::int64_t parts = tiles << log2;
+    if (keys < (kLeastTilesOfSplit * tile_kv) << log2) break;
+    // More rounds are for those that memory bounds, whose keys are read by one tile.
+    if (parts > slots && split.num_q_tiles > 1) break;
+    if (busy(parts, slots) < least) continue;
+    least = busy(parts, slots) * kLeastGainOfMoreParts;
+    split.log2_splits = log2;
+    split.num_tiles = parts;
   }
   if (split.log2_splits == 0) return;
   split.split_keys =
@@ -146,7 +158,7 @@ Choice choose(const Problem& p) {
   choice.num_ctas =
       static_cast<int>(std::min<std::int64_t>(choice.num_tiles, slots / choice.kernel->teams));
   const bool unequal = p.has_mask || is_unequal(p);
-  choice.counted = unequal && choice.num_tiles > slots;
+  choice.counted = unequal && choice.num_tiles > slots && choice.log2_splits == 0;
   if (!p.has_mask && unequal) choice.section = section_of(p);
   choice.alternate = p.has_mask && bytes_of_kv_head(p) > kBytesInL2 / 2;
   return choice;

@@ -20,9 +20,8 @@ struct Kernel {
   bool splits;  // takes a part of a tile's keys
   int box_columns_k;
   int box_columns_v;
-  // Time of a tile's query against the first kernel of its head_dim, measured; under causal and
-  // window, whose tiles are of unequal length.
-  double cost, unequal_cost;
+  // Time of a tile's query against the first kernel of its head_dim, measured.
+  double cost;
   void (*launch)(DType, const Params&, int num_ctas, cudaStream_t);
 };
 

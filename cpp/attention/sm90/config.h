@@ -10,7 +10,7 @@ constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a 
 /// Everything that is fixed when a kernel is compiled.
 ///   head_dim, value_dim   of the tiles; smaller ones are filled with zeros by TMA
 ///   tile_q, tile_kv       queries of a tile (64 for each consumer warpgroup), keys of a step
-///   stages                of K and of V, each
+///   stages                of V, and of K unless stages_k says fewer
 ///   lists                 can follow block lists
 ///   ctas_per_sm           decides the registers of a thread
 ///   overlap               P V of one tile is multiplied under the softmax of the next, which a
@@ -18,14 +18,17 @@ constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a 
 ///                         other's gaps, and the registers buy more of them
 ///   teams                 q tiles that a CTA works at, each with a producer warp, consumers and
 ///                         a list of its own: as several CTAs, but for the producers' registers
+///   splits                a CTA sees a part of its q tile's keys (splits.h)
 template <int HeadDim, int ValueDim, int TileQ, int TileKv, int Stages, bool Lists,
-          int CtasPerSm = 1, bool Overlap = CtasPerSm == 1, int Teams = 1, bool Splits = false>
+          int CtasPerSm = 1, bool Overlap = CtasPerSm == 1, int Teams = 1, int StagesK = Stages,
+          bool Splits = false>
 struct Config {
   static constexpr int kHeadDim = HeadDim;
   static constexpr int kValueDim = ValueDim;
   static constexpr int kTileQ = TileQ;
   static constexpr int kTileKv = TileKv;
   static constexpr int kStages = Stages;
+  static constexpr int kStagesK = StagesK;
   static constexpr bool kLists = Lists;
   static constexpr int kCtasPerSm = CtasPerSm;
   static constexpr bool kOverlap = Overlap;
@@ -37,9 +40,10 @@ struct Config {
   static constexpr int kAllConsumers = kConsumers * Teams;  // of the CTA
   // setmaxnreg moves registers from a whole warpgroup of producers to the consumers. Where they do
   // not need them, a lone warp leaves more.
-  static constexpr bool kMoveRegs = kAllConsumers > 1 || CtasPerSm == 2;
+  static constexpr bool kMoveRegs = kAllConsumers > 1;
   static constexpr int kThreads = kAllConsumers * kWarpGroup + (kMoveRegs ? kWarpGroup : 32);
   static constexpr int kGranules = TileKv / kGranule;
+  static constexpr int kNotedGranules = Lists ? kGranules : 1;  // elsewhere the others follow
 
   // Columns of one TMA box: a swizzle row of 128 bytes, or of 64 where 64 does not divide.
   static constexpr int kSlabK = HeadDim % 64 == 0 ? 64 : 32;
@@ -48,18 +52,22 @@ struct Config {
   // Registers at launch are 65536 / (threads * ctas), in steps of 8; setmaxnreg moves those that
   // the producer does not need to the consumers.
   static constexpr int kLaunchRegs = 65536 / (kThreads * CtasPerSm) / 8 * 8;
-  static constexpr int kProducerRegs = !Lists ? 32 : Teams == 1 ? 72 : 64;
+  static constexpr int kProducerRegs = !Lists ? 32 : Teams == 1 ? 72 : 56;
   static constexpr int kConsumerRegsMax =
       kMoveRegs ? (kLaunchRegs * (kAllConsumers + 1) - kProducerRegs) / kAllConsumers / 8 * 8
                 : kLaunchRegs;
   static constexpr int kConsumerRegs = kConsumerRegsMax > 240 ? 240 : kConsumerRegsMax;
 
   static_assert(TileQ % 64 == 0 && TileKv % kGranule == 0 && TileKv <= 256);
+  static_assert(StagesK <= Stages && (StagesK == Stages || Overlap));
   static_assert(kGranules <= 32, "one lane of the producer for each granule");
 };
 
 /// Named barriers; 0 is __syncthreads.
-enum NamedBarrier : int { kTurn = 1 };  // kTurn + i: consumer i's turn at the tensor cores
+enum NamedBarrier : int {
+  kTurn = 1,      // + i: consumer i's turn at the tensor cores
+  kNoteRead = 5,  // + i: consumer i has read a note
+};
 
 /// A rescale of the output is put off until a row's maximum has grown by this power of two: the
 /// final division by the row's sum makes it exact, and 2^8 is far from float16's 65504.

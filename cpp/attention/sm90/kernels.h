@@ -8,24 +8,25 @@
 
 namespace sparsek::attn::sm90 {
 
-// head_dim, value_dim, tile_q, tile_kv, stages, lists, ctas_per_sm, overlap, teams, splits.
-// docs/attention_sm90.md has the sweep behind each. Small: more CTAs where the chip is not full.
+// head_dim, value_dim, tile_q, tile_kv, stages, lists, ctas_per_sm, overlap, teams, stages_k,
+// splits. docs/attention_sm90.md has the sweep behind each. Small: more CTAs where the chip is not
+// full.
 using Dense64 = Config<64, 64, 192, 128, 2, false>;
 using Dense64Wide = Config<64, 64, 256, 64, 4, false>;  // for lengths that 192 does not divide
 using Dense64Small = Config<64, 64, 128, 128, 2, false>;
 using Dense96 = Config<96, 96, 192, 112, 2, false>;
 using Dense96Small = Config<96, 96, 128, 128, 3, false>;
 using Dense128 = Config<128, 128, 192, 80, 2, false>;
-using Dense128Small = Config<128, 128, 128, 176, 2, false>;
+using Dense128Small = Config<128, 128, 128, 128, 3, false>;
 using Dense192x128 = Config<192, 128, 192, 80, 2, false>;
 using Dense192x128Small = Config<192, 128, 128, 128, 2, false>;
 using Dense192 = Config<192, 192, 128, 112, 2, false>;
 using Dense256 = Config<256, 256, 128, 80, 2, false>;
 
 // For few q tiles: each CTA a part of the keys (splits.h).
-using Split64 = Config<64, 64, 64, 128, 2, false, 3, false, 1, true>;
-using Split128 = Config<128, 128, 128, 176, 2, false, 1, true, 1, true>;
-using Split256 = Config<256, 256, 64, 64, 2, false, 1, true, 1, true>;
+using Split64 = Config<64, 64, 64, 128, 2, false, 3, false, 1, 2, true>;
+using Split128 = Config<128, 128, 128, 176, 2, false, 1, true, 1, 2, true>;
+using Split256 = Config<256, 256, 64, 64, 2, false, 1, true, 1, 2, true>;
 
 using Lists64 = Config<64, 64, 128, 64, 4, true, 1, false, 2>;
 using Lists64Small = Config<64, 64, 128, 128, 3, true>;
@@ -36,8 +37,8 @@ using Lists192 = Config<192, 192, 128, 64, 2, true>;
 using Lists256 = Config<256, 256, 128, 64, 2, true, 1, false>;
 
 // For q blocks of 64.
-using NarrowLists64 = Config<64, 64, 64, 128, 2, true, 3>;
-using NarrowLists128 = Config<128, 128, 64, 96, 2, true, 2, true>;
+using NarrowLists64 = Config<64, 64, 64, 128, 2, true, 1, false, 3>;
+using NarrowLists128 = Config<128, 128, 64, 64, 2, true, 1, true, 3, 1>;
 using NarrowLists256 = Config<256, 256, 64, 64, 2, true>;
 
 /// Enqueues the attention kernel of a configuration.

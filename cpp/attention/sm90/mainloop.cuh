@@ -7,6 +7,7 @@
 #include "attention/sm90/params.h"
 #include "attention/sm90/row_softmax.cuh"
 #include "attention/sm90/storage.cuh"
+#include "primitives/reduce.cuh"
 
 namespace sparsek::attn::sm90 {
 
@@ -81,14 +82,14 @@ class Consumer {
     if constexpr (!C::kOverlap) {
       for (bool last = false; !last;) {
         storage_.ring_k.wait_full(k_state_);
-        const auto& note = storage_.notes[k_state_.stage()];
-        last = note.last & kLast;
-        const bool masked = note.masked;
-        multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
+        const auto& note = storage_.notes[storage_.stage_k(k_state_)];
+        const std::uint32_t flags = flags_of(note);
+        last = flags & kLast;
+        multiply<true>(mma_qk, tSrQ, tSrK(storage_.stage_k(k_state_)), tSrS);
         warpgroup_wait<0>();
         warpgroup_fence_operand(tSrS);
         if (last) release(storage_.ring_q, q_state_);
-        if (masked) erase(note, work, tSrS);
+        if (flags & kMasked) erase(note, work, tSrS);
         give_back(storage_.ring_k, k_state_);
         if (softmax.next(tSrS)) softmax.rescale(tOrO);
         to_weights(tSrS, tOrP);
@@ -100,34 +101,33 @@ class Consumer {
       return;
     }
     storage_.ring_k.wait_full(k_state_);
-    const auto& first_note = storage_.notes[k_state_.stage()];
+    const auto& first_note = storage_.notes[storage_.stage_k(k_state_)];
     // A warpgroup is through before the others when they alone see the last tiles.
     const std::uint32_t own = C::kLists ? kLast : 1u << group_;
-    std::uint32_t last = first_note.last;
-    multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
+    std::uint32_t flags = flags_of(first_note);
+    multiply<true>(mma_qk, tSrQ, tSrK(storage_.stage_k(k_state_)), tSrS);
     warpgroup_wait<0>();
     warpgroup_fence_operand(tSrS);
-    if (last & own) release(storage_.ring_q, q_state_);
-    if (first_note.masked) erase(first_note, work, tSrS);
+    if (flags & own) release(storage_.ring_q, q_state_);
+    if (flags & kMasked) erase(first_note, work, tSrS);
     release(storage_.ring_k, k_state_);
     softmax.next(tSrS);
     to_weights(tSrS, tOrP);
 
-    while (!(last & own)) {
+    while (!(flags & own)) {
       wait_tiles();
-      const auto& note = storage_.notes[k_state_.stage()];
-      last = note.last;
-      const bool masked = note.masked;
+      const auto& note = storage_.notes[storage_.stage_k(k_state_)];
+      flags = flags_of(note);
       wait_turn();
       // S of this tile and O of the one before are computed while the other warpgroups do
       // softmax; then O goes on under this warpgroup's own softmax.
-      multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
+      multiply<true>(mma_qk, tSrQ, tSrK(storage_.stage_k(k_state_)), tSrS);
       multiply<false>(mma_pv, tOrP, tOrV(k_state_.template before<1>().stage()), tOrO);
       pass_turn();
       warpgroup_wait<1>();
       warpgroup_fence_operand(tSrS);
-      if (last & own) release(storage_.ring_q, q_state_);
-      if (masked) erase(note, work, tSrS);
+      if (flags & own) release(storage_.ring_q, q_state_);
+      if (flags & kMasked) erase(note, work, tSrS);
       release(storage_.ring_k, k_state_);
       const bool rescale = softmax.next(tSrS);
       // The branch keeps ptxas from moving the wait for O to before the exponentials: within a
@@ -146,7 +146,7 @@ class Consumer {
     warpgroup_wait<0>();
     give_back(storage_.ring_v, last_v);
     if constexpr (!C::kLists) {
-      while (!(last & kLast)) last = pass_tile();
+      while (!(flags & kLast)) flags = pass_tile();
     }
   }
 
@@ -160,9 +160,22 @@ class Consumer {
     storage_.ring_work.wait_full(work_state_);
     return storage_.work[work_state_.stage()];
   }
-  __device__ __forceinline__ void finish_work() { release(storage_.ring_work, work_state_); }
+  __device__ __forceinline__ void finish_work() {
+    storage_.ring_work.arrive_empty(work_state_);
+    work_state_.advance();
+  }
 
  private:
+  using Note = TileNote<C::kNotedGranules>;
+
+  /// Lane 0 reads a note (storage.cuh).
+  __device__ __forceinline__ std::uint32_t flags_of(const Note& note) const {
+    return uniform(thread_ % 32 == 0 ? note.flags : 0);
+  }
+  __device__ __forceinline__ std::int32_t key_of(const Granule& granule) const {
+    return __shfl_sync(~0u, thread_ % 32 == 0 ? granule.key : 0, 0);
+  }
+
   template <bool kZero, class Mma, class A, class B, class D>
   __device__ __forceinline__ static void multiply(Mma& mma, const A& a, const B& b, D& d) {
     using namespace cute;
@@ -192,16 +205,16 @@ class Consumer {
     return kTurn + team_ * C::kConsumers + group;
   }
 
-  /// Gives the next tile back as it came. Returns whose last it was.
+  /// Gives the next tile back as it came. Returns its flags.
   __device__ __forceinline__ std::uint32_t pass_tile() {
     storage_.ring_k.wait_full(k_state_);
-    const std::uint32_t last = storage_.notes[k_state_.stage()].last;
+    const std::uint32_t flags = flags_of(storage_.notes[storage_.stage_k(k_state_)]);
     wait_turn();
     pass_turn();
     release(storage_.ring_k, k_state_);
     storage_.ring_v.wait_full(k_state_.template before<1>());
     give_back(storage_.ring_v, k_state_.template before<1>());
-    return last;
+    return flags;
   }
 
   /// Until K of this step and V of the one before are there. Both are asked at once, since even an
@@ -226,8 +239,7 @@ class Consumer {
   }
 
   /// -inf where the query may not see the key.
-  __device__ __forceinline__ void erase(const TileNote<C::kGranules>& note, const Work& work,
-                                        Scores& tSrS) const {
+  __device__ __forceinline__ void erase(const Note& note, const Work& work, Scores& tSrS) const {
     const int pair = thread_ % 4 * 2;
     if constexpr (C::kLists) {
       CUTE_UNROLL
@@ -242,8 +254,10 @@ class Consumer {
         }
         asm volatile("" ::: "memory");  // all notes in registers at once would not fit
       }
+      // All lanes have read the note, one of them will say so.
+      cutlass::arch::NamedBarrier::sync(kWarpGroup, kNoteRead + team_ * C::kConsumers + group_);
     } else {
-      const int key = note.granules[0].key + pair;
+      const int key = key_of(note.granules[0]) + pair;
       CUTE_UNROLL
       for (int r = 0; r < 2; ++r) {
         const KeyRange seen = visible_to(work, r);

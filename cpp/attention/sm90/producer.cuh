@@ -111,17 +111,24 @@ class Producer {
       last = stream.last();
       if (!empty) {
         const Piece piece = stream.piece();
+        // K has to wait for the step before, V only for the one before that.
+        if (kValuesFirst && !first) load_v(k_state_.template before<1>(), v_key, kv_head, batch);
         storage_.ring_k.wait_empty(k_state_);
-        write_note(piece, last, shared, bitmap_row);
+        if (lane_ == 0) {
+          storage_.ring_k.expect(k_state_, C::kTileKv * C::kHeadDim * sizeof(Element));
+        }
         // Absent keys are read past the end: zeros.
         const std::int32_t key =
             piece.key == kAbsent ? static_cast<std::int32_t>(params_.band.kv_len) : piece.key;
-        load_boxes<C::kHeadDim, C::kSlabK>(params_.k, storage_.ring_k, k_state_,
-                                           storage_.k[k_state_.stage()], key, kv_head, batch);
+        load_boxes<C::kHeadDim, C::kSlabK>(
+            params_.k, storage_.ring_k, RingState<C::kStagesK>(k_state_),
+            storage_.k[storage_.stage_k(k_state_)], key, kv_head, batch);
+        write_note(piece, last, shared, bitmap_row);
+        if (lane_ < C::kNotedGranules) storage_.ring_k.arrive_full(k_state_);
         k_state_.advance();
         if (first) {
           load_q(work, batch);
-        } else {
+        } else if (!kValuesFirst) {
           load_v(k_state_.template before<2>(), v_key, kv_head, batch);
         }
         v_key = key;
@@ -147,7 +154,7 @@ class Producer {
   __device__ __forceinline__ void load_q(const Work& work, std::int32_t batch) {
     storage_.ring_q.wait_empty(q_state_);
     if (lane_ == 0) {
-      storage_.ring_q.expect_bytes(q_state_, sizeof(storage_.q));
+      storage_.ring_q.arrive_expecting(q_state_, sizeof(storage_.q));
       for (int slab = 0; slab < C::kHeadDim / C::kSlabK; ++slab) {
         cute::SM90_TMA_LOAD_4D::copy(&params_.q, &storage_.ring_q.full[0], kReadOnce,
                                      storage_.q + slab * C::kTileQ * C::kSlabK, slab * C::kSlabK,
@@ -161,16 +168,18 @@ class Producer {
   __device__ __forceinline__ void load_v(const RingState<C::kStages>& state, std::int32_t key,
                                          std::int32_t kv_head, std::int32_t batch) {
     storage_.ring_v.wait_empty(state);
+    if (lane_ == 0) {
+      storage_.ring_v.arrive_expecting(state, C::kTileKv * C::kValueDim * sizeof(Element));
+    }
     load_boxes<C::kValueDim, C::kSlabV>(params_.v, storage_.ring_v, state,
                                         storage_.v[state.stage()], key, kv_head, batch);
   }
 
-  /// Each lane sends for one box: a slab of columns of its piece.
+  /// Each lane sends for one box: a slab of columns of its piece. The stage expects them.
   template <int kDim, int kSlab, class StageRing, class State>
   __device__ __forceinline__ void load_boxes(const CUtensorMap& map, StageRing& ring,
                                              const State& state, Element* tile, std::int32_t key,
                                              std::int32_t kv_head, std::int32_t batch) {
-    if (lane_ == 0) ring.expect_bytes(state, C::kTileKv * kDim * sizeof(Element));
     __syncwarp();
     if (slab_ < kDim / kSlab) {
       const std::int32_t row = piece_ * params_.pieces.keys;
@@ -188,7 +197,7 @@ class Producer {
         __any_sync(~0u, lane_ < params_.pieces.per_tile &&
                             (piece.bitmap >= 0 || piece.key == kAbsent ||
                              !contains(shared, piece.key, piece.key + params_.pieces.keys)));
-    auto& note = storage_.notes[k_state_.stage()];
+    auto& note = storage_.notes[storage_.stage_k(k_state_)];
     if (masked) {
       const std::int32_t offset = lane_ * kGranule;
       const std::int32_t index = offset / params_.pieces.keys;
@@ -205,26 +214,26 @@ class Producer {
                          column / 32;
         }
       }
-      if (lane_ < C::kGranules) note.granules[lane_] = granule;
+      if (lane_ < C::kNotedGranules) note.granules[lane_] = granule;
     }
     std::uint32_t ended = 0;
     if constexpr (!C::kLists) {
       ended = __ballot_sync(~0u, lane_ < C::kConsumers && group_end_ <= piece.key + C::kTileKv);
     }
-    if (lane_ == 0) {
-      note.last = static_cast<std::uint8_t>(last ? 0xff : ended);
-      note.masked = masked;
-    }
-    __syncwarp();  // before the stage's barrier hears of it
+    if (last) ended = kLast | (kLast - 1);
+    if (lane_ == 0) note.flags = ended | (masked ? kMasked : 0);
   }
+
+  static constexpr bool kValuesFirst = C::kStagesK < C::kStages;
 
   // More than any valid list has, and room for a step of 32 in 32 bits.
   static constexpr std::int64_t kMostEntries = 0x7fffff00;
 
   static constexpr auto kReadOnce =
       static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST);
+  // K and V, but for few queries, which read them once too.
   static constexpr auto kReadOften =
-      static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_LAST);
+      C::kSplits ? kReadOnce : static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_LAST);
 
   const Params& params_;
   Storage<Element, C>& storage_;

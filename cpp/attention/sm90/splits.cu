@@ -10,23 +10,33 @@
 namespace sparsek::attn::sm90 {
 namespace {
 
-constexpr int kWarps = 4;  // of a CTA, each a row at a time
+constexpr int kWarps = 4;     // of a CTA
+constexpr int kColumns = 64;  // of a row that a warp adds, two a lane
 static_assert(1 << kMostLog2Splits <= 32, "a lane for each part's weight");
+
+template <class Element>
+struct alignas(4) Pair {
+  Element first, second;
+};
 
 struct Rows {
   std::int64_t count;  // of all heads and batches
   std::int32_t q_len;
   std::int32_t num_heads;
+  std::int32_t warps_of_row;
 };
 
-/// A lane for each part's weight, then for each column.
+/// A lane for each part's weight, then for two columns. Few rows are the rule: what a warp reads,
+/// it asks for at once.
 template <class Element>
 __global__ void __launch_bounds__(32 * kWarps)
     add_kernel(const Rows rows, const Parts parts, const Output out, const Lse lse) {
   ptx::griddepcontrol_wait();
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  const std::int64_t warp = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  const std::int64_t row = warp / rows.warps_of_row;
   if (row >= rows.count) return;
   const int lane = static_cast<int>(threadIdx.x) % 32, splits = 1 << parts.log2_splits;
+  const int column = static_cast<int>(warp % rows.warps_of_row) * kColumns + 2 * lane;
   const std::int64_t query = row % rows.q_len, head = row / rows.q_len % rows.num_heads;
   const std::int64_t batch = row / rows.q_len / rows.num_heads;
 
@@ -39,33 +49,37 @@ __global__ void __launch_bounds__(32 * kWarps)
   const float weight = mine == -INFINITY ? 0.0f : __expf(mine - most);
   const float sum = warp_sum(weight);
   const float share = sum > 0.0f ? weight / sum : 0.0f;
-  if (lse.data != nullptr && lane == 0) {
+  if (lse.data != nullptr && column == 0) {
     lse.data[batch * lse.batch_stride + head * lse.head_stride + query * lse.row_stride] =
         sum > 0.0f ? most + logf(sum) : -INFINITY;
   }
 
+  const bool inside = column < out.value_dim;
   const auto* part = static_cast<const Element*>(parts.out.data) +
                      (batch << parts.log2_splits) * parts.out.batch_stride +
-                     head * parts.out.head_stride + query * parts.out.row_stride;
+                     head * parts.out.head_stride + query * parts.out.row_stride +
+                     (inside ? column : 0);
+  float first = 0, second = 0;
+#pragma unroll 16
+  for (int split = 0; split < splits; ++split) {
+    const float factor = __shfl_sync(~0u, share, split);
+    const auto pair =
+        *reinterpret_cast<const Pair<Element>*>(part + split * parts.out.batch_stride);
+    first += factor * static_cast<float>(pair.first);
+    second += factor * static_cast<float>(pair.second);
+  }
   auto* to = static_cast<Element*>(out.data) + batch * out.batch_stride + head * out.head_stride +
              query * out.row_stride;
-  for (int base = 0; base < out.value_dim; base += 32) {  // whole warps: the weights are exchanged
-    const int column = base + lane;
-    float value = 0;
-#pragma unroll 4
-    for (int split = 0; split < splits; ++split) {
-      const float factor = __shfl_sync(~0u, share, split);
-      if (column < out.value_dim) {
-        value += factor * static_cast<float>(part[split * parts.out.batch_stride + column]);
-      }
-    }
-    if (column < out.value_dim) to[column] = static_cast<Element>(value);
-  }
+  if (inside) to[column] = static_cast<Element>(first);
+  if (column + 1 < out.value_dim) to[column + 1] = static_cast<Element>(second);
 }
+
+/// Of a part's row: a Pair is read from an even place.
+std::int64_t row_stride(const Problem& p) { return ceil_div(p.value_dim, std::int64_t{2}) * 2; }
 
 std::size_t bytes_of_outputs(const Problem& p, int log2_splits) {
   const std::int64_t rows = p.batch * p.num_q_heads * p.q_len << log2_splits;
-  return static_cast<std::size_t>(ceil_div(rows * p.value_dim * 2, std::int64_t{256})) * 256;
+  return static_cast<std::size_t>(ceil_div(rows * row_stride(p) * 2, std::int64_t{256})) * 256;
 }
 
 }  // namespace
@@ -76,12 +90,12 @@ std::size_t bytes_of_parts(const Problem& p, int log2_splits) {
 }
 
 Parts parts_of(const Problem& p, int log2_splits, void* workspace) {
-  const std::int64_t of_head = p.q_len * p.value_dim;
+  const std::int64_t of_head = p.q_len * row_stride(p);
   Parts parts;
   parts.out = {workspace,
                p.num_q_heads * of_head,
                of_head,
-               p.value_dim,
+               row_stride(p),
                static_cast<std::int32_t>(p.value_dim),
                p.value_dim % 8 == 0};
   parts.lse = {
@@ -94,9 +108,11 @@ Parts parts_of(const Problem& p, int log2_splits, void* workspace) {
 void add_parts(const Problem& p, const Parts& parts, const Output& out, const Lse& lse,
                cudaStream_t stream) {
   const Rows rows{p.batch * p.num_q_heads * p.q_len, static_cast<std::int32_t>(p.q_len),
-                  static_cast<std::int32_t>(p.num_q_heads)};
+                  static_cast<std::int32_t>(p.num_q_heads),
+                  static_cast<std::int32_t>(ceil_div(p.value_dim, std::int64_t{kColumns}))};
   const auto kernel = p.dtype == DType::float16 ? add_kernel<__half> : add_kernel<__nv_bfloat16>;
-  const auto ctas = static_cast<unsigned>(ceil_div(rows.count, std::int64_t{kWarps}));
+  const auto ctas =
+      static_cast<unsigned>(ceil_div(rows.count * rows.warps_of_row, std::int64_t{kWarps}));
   launch_dependent("attention sm90", kernel, ctas, 32 * kWarps, 0, stream, rows, parts, out, lse);
 }
 

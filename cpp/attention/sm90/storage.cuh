@@ -7,8 +7,12 @@
 
 namespace sparsek::attn::sm90 {
 
+// Racecheck follows an arrival only for what the lane that arrives has written or read itself. So
+// those lanes of the producer arrive that write a note, and of a consumer warp lane 0 alone reads
+// it, which gives the stage back; of Work, which all read, all do.
+
 /// 16 keys of a tile.
-struct Granule {
+struct alignas(16) Granule {
   std::int32_t key;    // the first, or kAbsent
   std::int32_t shift;  // of its bits in their word
   std::int64_t word;   // of the q tile's first row in BlockMaskView::bitmaps; -1: full
@@ -17,12 +21,12 @@ struct Granule {
 /// What the producer tells the consumers about one tile of keys.
 template <int kGranules>
 struct TileNote {
-  std::uint8_t
-      last;     // of its q tile: a bit for each warpgroup that sees nothing after it, and kLast
-  bool masked;  // some (query, key) pair is not allowed: look at the granules
-  Granule granules[kGranules];
+  // kLast, kMasked, and a bit for each warpgroup that sees nothing of its q tile after this one.
+  std::uint32_t flags;
+  Granule granules[kGranules];  // read where kMasked is set only
 };
-constexpr std::uint8_t kLast = 0x80;  // for all
+constexpr std::uint32_t kLast = 0x80;     // of its q tile, for all
+constexpr std::uint32_t kMasked = 0x100;  // some (query, key) pair is not allowed
 constexpr std::int32_t kAbsent = 0x7fffff00;
 
 /// One q tile to compute.
@@ -78,23 +82,27 @@ struct Storage {
   static constexpr int kTileElementsV = C::kTileKv * C::kValueDim;
 
   alignas(1024) Element q[C::kTileQ * C::kHeadDim];
-  alignas(1024) Element k[C::kStages][kTileElementsK];
+  alignas(1024) Element k[C::kStagesK][kTileElementsK];
   alignas(1024) Element v[C::kStages][kTileElementsV];
 
-  Ring<C::kStages> ring_k;
+  Ring<C::kStagesK> ring_k;
   Ring<C::kStages> ring_v;
   Ring<1> ring_q;
   Ring<2> ring_work;
-  TileNote<C::kGranules> notes[C::kStages];  // beside k
+  TileNote<C::kNotedGranules> notes[C::kStagesK];  // beside k
   Work work[2];
   BlockQueue queue;
   ListHead next_list;
 
+  __device__ __forceinline__ static int stage_k(const RingState<C::kStages>& step) {
+    return RingState<C::kStagesK>(step).stage();
+  }
+
   __device__ __forceinline__ void init(int consumer_warps) {
-    ring_k.init(1, consumer_warps);
+    ring_k.init(C::kNotedGranules, consumer_warps);
     ring_v.init(1, consumer_warps);
     ring_q.init(1, consumer_warps);
-    ring_work.init(1, consumer_warps);
+    ring_work.init(1, consumer_warps * 32);
   }
 };
 

@@ -113,7 +113,7 @@ void test_schedule_visits_every_tile_once() {
 /// The parts of a tile's keys are all of them, once, and begin at whole tiles of keys.
 void test_parts_cover_the_keys(const Problem& p) {
   const sm90::Choice choice = sm90::choose(p);
-  CHECK_EQ(choice.log2_splits > 0, p.kv_len >= 5000, p.kv_len);
+  CHECK_EQ(choice.log2_splits > 0, p.kv_len >= 5000, p.kv_len, p.q_len);
   if (choice.log2_splits == 0) return;
   const int tile_q = choice.kernel->tile_q, tile_kv = choice.kernel->tile_kv;
   for (std::int64_t tile = 0; tile < choice.num_q_tiles; ++tile) {
@@ -178,7 +178,20 @@ void test_splits() {
   p.band = make_band(1, p.kv_len, true, 1999, std::nullopt);
   pack_gqa(p, &memory);
   CHECK_EQ(packed.kv_len, 2000);
-  CHECK_EQ(sm90::choose(packed).log2_splits, 1);  // 12 tiles of keys
+  CHECK_EQ(sm90::choose(packed).log2_splits, 2);  // 12 tiles of keys
+  Problem batch = packed;  // 80 tiles for 132 SMs: 5 rounds of 640 leave fewer idle than one
+  batch.kv_len = 32768;
+  batch.band = make_band(batch.q_len, batch.kv_len, false, std::nullopt, std::nullopt);
+  batch.batch = 10;
+  CHECK_EQ(sm90::choose(batch).log2_splits, 3);
+  CHECK_EQ(sm90::choose(batch).num_ctas, 132);
+  CHECK(!sm90::choose(batch).counted);
+  test_parts_cover_the_keys(batch);
+  batch.batch = 16;  // 128 tiles
+  CHECK_EQ(sm90::choose(batch).log2_splits, 0);
+  batch = problem(128, 128, 4096);  // 96 tiles of 128, whose keys others read too
+  batch.num_q_heads = batch.num_kv_heads = 3;
+  CHECK_EQ(sm90::choose(batch).log2_splits, 0);
   p.has_mask = true;
   CHECK_EQ(pack_gqa(p, &memory).num_q_heads, 32);  // lists are of one head
 
@@ -211,7 +224,7 @@ void test_choice() {
   check_choice(problem(80, 80, 1024), 96, 96, 128, 128);
   check_choice(problem(128, 128, 16384), 128, 128, 192, 80);
   check_choice(problem(64, 128, 16384), 128, 128, 192, 80);
-  check_choice(problem(128, 128, 1024), 128, 128, 128, 176);
+  check_choice(problem(128, 128, 1024), 128, 128, 128, 128);
   check_choice(problem(192, 128, 16384), 192, 128, 192, 80);
   check_choice(problem(192, 128, 1024), 192, 128, 128, 128);
   check_choice(problem(192, 192, 4096), 192, 192, 128, 112);
@@ -222,9 +235,13 @@ void test_choice() {
   check_choice(batched, 64, 64, 256, 64);
   batched = problem(128, 128, 1024);
   batched.batch = 16;
-  check_choice(batched, 128, 128, 128, 176);
+  check_choice(batched, 128, 128, 128, 128);
   batched.causal = true;
   batched.band = make_band(1024, 1024, true, std::nullopt, std::nullopt);
+  check_choice(batched, 128, 128, 128, 128);
+  CHECK_EQ(sm90::choose(batched).section, 32);
+  batched = problem(128, 128, 2048);
+  batched.batch = 8;
   check_choice(batched, 128, 128, 192, 80);
 
   // The shapes by which the GPU tests reach the widest tiles.
@@ -265,6 +282,11 @@ void test_choice() {
   check_choice(lists, 64, 64, 64, 128);
   lists.q_block = 64;
   check_choice(lists, 64, 64, 64, 128);
+  CHECK_EQ(sm90::choose(lists).num_ctas, 132);
+  CHECK_EQ(sm90::choose(lists).kernel->teams, 3);
+  lists.head_dim = lists.value_dim = 96;
+  check_choice(lists, 128, 128, 64, 64);
+  CHECK_EQ(sm90::choose(lists).kernel->teams, 3);
   lists.head_dim = lists.value_dim = 192;  // narrow tiles of 192 are not compiled
   check_choice(lists, 256, 256, 64, 64);
   lists.q_len = lists.kv_len = 256;
