@@ -64,10 +64,7 @@ struct Config {
 };
 
 /// Named barriers; 0 is __syncthreads.
-enum NamedBarrier : int {
-  kTurn = 1,      // + i: consumer i's turn at the tensor cores
-  kNoteRead = 5,  // + i: consumer i has read a note
-};
+enum NamedBarrier : int { kTurn = 1 };  // kTurn + i: consumer i's turn at the tensor cores
 
 /// A rescale of the output is put off until a row's maximum has grown by this power of two: the
 /// final division by the row's sum makes it exact, and 2^8 is far from float16's 65504.

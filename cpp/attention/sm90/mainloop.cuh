@@ -172,6 +172,12 @@ class Consumer {
   __device__ __forceinline__ std::uint32_t flags_of(const Note& note) const {
     return uniform(thread_ % 32 == 0 ? note.flags : 0);
   }
+  __device__ __forceinline__ Granule read(const Granule& from) const {
+    Granule granule{};
+    if (thread_ % 32 == 0) granule = from;
+    return {__shfl_sync(~0u, granule.key, 0), __shfl_sync(~0u, granule.shift, 0),
+            __shfl_sync(~0u, granule.word, 0)};
+  }
   __device__ __forceinline__ std::int32_t key_of(const Granule& granule) const {
     return __shfl_sync(~0u, thread_ % 32 == 0 ? granule.key : 0, 0);
   }
@@ -244,7 +250,7 @@ class Consumer {
     if constexpr (C::kLists) {
       CUTE_UNROLL
       for (int g = 0; g < C::kGranules; ++g) {
-        const Granule granule = note.granules[g];
+        const Granule granule = read(note.granules[g]);
         CUTE_UNROLL
         for (int r = 0; r < 2; ++r) {
           const KeyRange seen = visible_to(work, r);
@@ -254,8 +260,6 @@ class Consumer {
         }
         asm volatile("" ::: "memory");  // all notes in registers at once would not fit
       }
-      // All lanes have read the note, one of them will say so.
-      cutlass::arch::NamedBarrier::sync(kWarpGroup, kNoteRead + team_ * C::kConsumers + group_);
     } else {
       const int key = key_of(note.granules[0]) + pair;
       CUTE_UNROLL
