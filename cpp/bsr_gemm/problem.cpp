@@ -10,24 +10,15 @@ namespace {
 
 constexpr std::int64_t kMaxBlock = 256;
 
-const TensorView& values_of(const MatrixOperand& operand) {
-  return operand.sparse ? operand.sparse->values : operand.dense;
-}
-std::int64_t rows_of(const MatrixOperand& operand) {
-  return operand.sparse ? operand.sparse->rows : operand.dense.shape[0];
-}
-std::int64_t cols_of(const MatrixOperand& operand) {
-  return operand.sparse ? operand.sparse->cols : operand.dense.shape[1];
-}
 BlockShape block_of(const MatrixOperand& operand) {
   if (!operand.sparse) return {};
   return {operand.sparse->block_rows(), operand.sparse->block_cols()};
 }
 
 double density_of(const MatrixOperand& operand) {
-  if (!operand.sparse || rows_of(operand) == 0 || cols_of(operand) == 0) return 1;
+  if (!operand.sparse || operand.rows() == 0 || operand.cols() == 0) return 1;
   const auto stored = static_cast<double>(operand.sparse->values.num_elements());
-  return stored / static_cast<double>(rows_of(operand)) / static_cast<double>(cols_of(operand));
+  return stored / static_cast<double>(operand.rows()) / static_cast<double>(operand.cols());
 }
 
 void check_operand(const char* name, const MatrixOperand& operand) {
@@ -41,8 +32,8 @@ void check_operand(const char* name, const MatrixOperand& operand) {
 
 void check_shape(const char* name, const MatrixOperand& operand, std::int64_t rows,
                  std::int64_t cols) {
-  require_value(rows_of(operand) == rows && cols_of(operand) == cols, name, ": expected shape (",
-                rows, ", ", cols, "), got (", rows_of(operand), ", ", cols_of(operand), ")");
+  require_value(operand.rows() == rows && operand.cols() == cols, name, ": expected shape (", rows,
+                ", ", cols, "), got (", operand.rows(), ", ", operand.cols(), ")");
 }
 
 /// As if `axis` were contiguous.
@@ -107,15 +98,15 @@ Problem make_problem(const BsrGemmArgs& args) {
   check_operand("a", args.a);
   check_operand("b", args.b);
   check_operand("out", args.out);
-  const TensorView &a = values_of(args.a), &b = values_of(args.b), &out = values_of(args.out);
+  const TensorView &a = args.a.values(), &b = args.b.values(), &out = args.out.values();
 
   Problem problem;
   problem.product = product_of(args);
-  problem.m = rows_of(args.a);
-  problem.k = cols_of(args.a);
-  problem.n = cols_of(args.b);
-  require_value(rows_of(args.b) == problem.k, "b: expected ", problem.k,
-                " rows (the columns of a), got shape (", rows_of(args.b), ", ", problem.n, ")");
+  problem.m = args.a.rows();
+  problem.k = args.a.cols();
+  problem.n = args.b.cols();
+  require_value(args.b.rows() == problem.k, "b: expected ", problem.k,
+                " rows (the columns of a), got shape (", args.b.rows(), ", ", problem.n, ")");
   check_shape("out", args.out, problem.m, problem.n);
   if (problem.product == Product::sparse_sparse) {
     require_value(block_of(args.a).cols == block_of(args.b).rows, "b: expected blocks of ",
@@ -132,7 +123,7 @@ Problem make_problem(const BsrGemmArgs& args) {
   require_value(std::isfinite(args.beta), "beta: expected a finite number, got ", args.beta);
   if (args.beta != 0) {
     check_operand("c", args.c);
-    const TensorView& c = values_of(args.c);
+    const TensorView& c = args.c.values();
     check_shape("c", args.c, problem.m, problem.n);
     check_same_dtype("c", c, "out", out.dtype);
     check_same_device("c", c.device, "a", a.device);
@@ -154,7 +145,7 @@ Problem make_problem(const BsrGemmArgs& args) {
   problem.b_access = access_of(b);
   problem.out_access = access_of(out);
   problem.adds_c = args.beta != 0;
-  problem.c_access = problem.adds_c ? access_of(values_of(args.c)) : Access{};
+  problem.c_access = problem.adds_c ? access_of(args.c.values()) : Access{};
   problem.a_density = density_of(args.a);
   problem.b_density = density_of(args.b);
   problem.forced = !args.backend.empty();

@@ -24,6 +24,10 @@ struct MatrixOperand {
   MatrixOperand(const BsrMatrixView& matrix) : sparse(matrix) {}
 
   bool given() const { return sparse.has_value() || dense.given(); }
+  /// These three are of an operand that is given and, where it is dense, has two axes.
+  const TensorView& values() const { return sparse ? sparse->values : dense; }
+  std::int64_t rows() const { return sparse ? sparse->rows : dense.shape[0]; }
+  std::int64_t cols() const { return sparse ? sparse->cols : dense.shape[1]; }
 };
 
 /// out = alpha * a b + beta * c, with a (M, K), b (K, N), c and out (M, N).

@@ -26,12 +26,6 @@ MatrixOperand operand_of(const Caller& caller, const char* name, const nb::objec
   return array->view(name);
 }
 
-/// 0: rows, 1: columns.
-std::int64_t extent(const MatrixOperand& operand, int axis) {
-  if (!operand.sparse) return operand.dense.shape[axis];
-  return axis == 0 ? operand.sparse->rows : operand.sparse->cols;
-}
-
 nb::object run(const nb::object& a_object, const nb::object& b_object, const nb::object& c_object,
                nb::object out_object, const std::string& out_dtype, float alpha, float beta,
                const BoundBsrPlan* a_plan, const BoundBsrPlan* b_plan, const BoundBsrPlan* out_plan,
@@ -44,7 +38,7 @@ nb::object run(const nb::object& a_object, const nb::object& b_object, const nb:
   args.b = operand_of(caller, "b", b_object, &b);
   if (!c_object.is_none()) args.c = operand_of(caller, "c", c_object, &c);
   if (out_object.is_none()) {
-    out = caller.make("out", out_dtype, extent(args.a, 0), extent(args.b, 1));
+    out = caller.make("out", out_dtype, args.a.rows(), args.b.cols());
     out_object = out.object;
     args.out = out.view("out");
   } else {
@@ -56,8 +50,7 @@ nb::object run(const nb::object& a_object, const nb::object& b_object, const nb:
   if (b_plan != nullptr) args.b_plan = b_plan->data;
   if (out_plan != nullptr) args.out_plan = out_plan->data;
   args.backend = backend;
-  const TensorView& values = args.a.sparse ? args.a.sparse->values : args.a.dense;
-  const std::uintptr_t stream = caller.stream(values.device);
+  const std::uintptr_t stream = caller.stream(args.a.values().device);
   args.stream = reinterpret_cast<void*>(stream);
   {
     nb::gil_scoped_release release;
