@@ -71,8 +71,7 @@ class AttentionCase:
     def pairs(self) -> int:
         """Attended (query, key) pairs of one head of one batch; every head has as many."""
         if self.blocks:
-            num_q_blocks = -(-self.queries // self.q_block)
-            return num_q_blocks * self.blocks * self.q_block * self.kv_block
+            return self.queries * self.blocks * self.kv_block
         if self.documents:
             return sum(band_pairs(n, n, None, 0 if self.causal else None) for n in self.document_lengths)
         return band_pairs(self.queries, self.length, self.window, 0 if self.causal else None)
@@ -84,8 +83,12 @@ class AttentionCase:
 
     @property
     def bytes(self) -> int:
-        """q, k, v and out, each moved once."""
-        rows = 2 * self.queries * self.heads + 2 * self.length * self.num_kv_heads
+        """q, k, v and out, each moved once; of k and v what block lists name, if that is less, as if none overlap."""
+        keys = self.length
+        if self.blocks:
+            lists = self.heads // self.num_kv_heads * -(-self.queries // self.q_block)
+            keys = min(keys, lists * self.blocks * self.kv_block)
+        rows = 2 * self.queries * self.heads + 2 * keys * self.num_kv_heads
         return self.batch * rows * self.head_dim * (4 if self.dtype == "float32" else 2)
 
     @property
@@ -200,13 +203,17 @@ def _dense() -> list[Case]:
     return cases
 
 
-def _topk(head_dim: int, length: int, q_block: int, kv_block: int, blocks: int, gqa: bool = False) -> Case:
+def _topk(
+    head_dim: int, length: int, q_block: int, kv_block: int, blocks: int, gqa: bool = False, decode: bool = False
+) -> Case:
     sides = f"b{q_block}" if q_block == kv_block else f"b{q_block}x{kv_block}"
-    name = f"attn/topk/d{head_dim}/s{length}/{sides}/k{blocks}" + ("/gqa32x8" if gqa else "")
+    kind = "decode" if decode else "topk"
+    name = f"attn/{kind}/d{head_dim}/s{length}/{sides}/k{blocks}" + ("/gqa32x8" if gqa else "")
     heads, kv_heads = (32, 8) if gqa else (2048 // head_dim, None)
-    group = "long" if length > 32768 else "attention"
+    group = "long" if length > 32768 and not decode else "attention"
     lists = {"q_block": q_block, "kv_block": kv_block, "blocks": blocks}
-    return AttentionCase(name, group, length, heads, head_dim, kv_heads=kv_heads, **lists)
+    q_len = 1 if decode else None
+    return AttentionCase(name, group, length, heads, head_dim, q_len=q_len, kv_heads=kv_heads, **lists)
 
 
 def _sparse() -> list[Case]:
@@ -223,6 +230,7 @@ def _sparse() -> list[Case]:
     cases.append(_topk(256, 8192, 128, 128, 16))
     cases.append(_topk(256, 32768, 128, 128, 32))
     cases.append(_topk(128, 32768, 128, 128, 32, gqa=True))
+    cases.append(_topk(128, 131072, 64, 64, 64, gqa=True, decode=True))
     cases.append(_topk(128, 524288, 128, 128, 32))
     for head_dim, length in ((64, 16384), (64, 131072), (128, 16384), (128, 131072), (128, 524288)):
         group = "long" if length > 32768 else "attention"

@@ -4,15 +4,19 @@
 #include <optional>
 
 #include "attention/problem.h"
+#include "core/integers.h"
 
 namespace sparsek::attn {
 
 // Decoding, one query: the query heads of a kv head become the queries of one head, so that one
 // tile reads K and V for all of them, and causal and window become the range of keys that the
-// query sees. Block lists are of one head, and stay as they are.
+// query sees. With block lists only where one serves all heads, and all of its keys for the query:
+// a range of keys would be counted from another one, and a bitmap's rows are those of queries.
 
 inline bool packs_gqa(const Problem& p) {
-  return p.q_len == 1 && p.num_q_heads > p.num_kv_heads && !p.has_mask && !p.wants_weights;
+  if (p.q_len != 1 || p.num_q_heads == p.num_kv_heads || p.wants_weights) return false;
+  return !p.has_mask ||
+         (p.lists_of_all_heads && !p.partial_blocks && is_unbounded(p.band, p.q_len));
 }
 
 /// The problem that a fused kernel computes in place of `p`, made in `memory`; often `p` itself,
@@ -26,6 +30,7 @@ inline const Problem& pack_gqa(const Problem& p, std::optional<Problem>* memory)
   packed.causal = false;
   packed.window_left = packed.window_right = std::nullopt;
   packed.band = make_band(packed.q_len, packed.kv_len, false, std::nullopt, std::nullopt);
+  if (p.has_mask) packed.q_block = ceil_div(packed.q_len, p.q_block) * p.q_block;  // one list still
   return packed;
 }
 

@@ -1,5 +1,6 @@
 #include "attention/problem.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/checks.h"
@@ -124,6 +125,10 @@ Problem make_problem(const AttentionArgs& args) {
     problem.has_mask = true;
     problem.q_block = args.mask->q_block;
     problem.kv_block = args.mask->kv_block;
+    problem.listed_keys = args.mask->num_indices /
+                          std::max<std::int64_t>(1, args.mask->num_lists()) * args.mask->kv_block;
+    problem.lists_of_all_heads = args.mask->num_heads == 1;
+    problem.partial_blocks = args.mask->bitmap_indices != nullptr;
   }
   problem.wants_lse = args.lse.given();
   problem.wants_weights = args.weights.given();

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from attention_cases import Case
+from attention_cases import Case, padded_lists, random_blocks
 from test_attention import run_case
 from test_attention_sm90 import check, normal, on_each
 
-from sparsek import attention
+from sparsek import BlockMask, attention
 
 pytestmark = pytest.mark.gpu
 
@@ -66,6 +66,95 @@ def test_shared_keys_in_a_graph(rng):
         out.fill_(float("nan"))
         graph.replay()
         check(q, k, v, torch.ones(1, 7000, dtype=torch.bool, device="cuda"), out)
+        first = out.clone()
+        for _ in range(20):
+            graph.replay()
+            assert torch.equal(out, first)
+
+
+LISTS = {
+    "each head its own": random_blocks(64, 64, 0.4),
+    "one for all heads": random_blocks(128, 64, 0.3, heads=1, batches=2),
+    "one for all heads, partial": random_blocks(64, 32, 0.4, heads=1, partial=True),
+    "partial": random_blocks(64, 16, 0.3, partial=True),
+    "padded": padded_lists(128, 128, 30),
+    "padded, short": padded_lists(64, 16, 40),
+    "few entries": random_blocks(64, 128, 0.03),
+    "empty": random_blocks(64, 64, 0.0, heads=1),
+}
+
+
+@on_each
+@pytest.mark.parametrize("band", ["all", "causal", "window"])
+@pytest.mark.parametrize("heads", [(8, 8), (8, 2), (80, 1)], ids=lambda heads: f"{heads[0]}of{heads[1]}")
+@pytest.mark.parametrize("lists", LISTS)
+def test_one_query_with_lists(lists, heads, band, backend, rng):
+    """Decoding from some blocks: query heads that share a list in one tile, and CTAs that share its blocks."""
+    head_dim, value_dim = ((64, 64), (96, 96), (128, 128), (192, 128), (100, 44), (256, 256))[rng.integers(6)]
+    case = Case(
+        "one query with lists",
+        1,
+        int(rng.integers(5000, 6000)),
+        batch=2,
+        heads=heads[0],
+        kv_heads=heads[1],
+        head_dim=head_dim,
+        value_dim=value_dim,
+        causal=band == "causal",
+        window=(int(rng.integers(0, 4000)), 40) if band == "window" else None,
+        mask=LISTS[lists],
+    )
+    run_case(case, backend, torch.float16 if rng.random() < 0.5 else torch.bfloat16, rng)
+
+
+@pytest.mark.parametrize("head_dim", [64, 96, 128, 256])
+@pytest.mark.parametrize("band", ["all", "causal", "window"])
+@pytest.mark.parametrize("lists", ["each head its own", "partial", "padded", "few entries"])
+@pytest.mark.parametrize(("q_len", "kv_len"), [(3, 9001), (200, 5000), (600, 4500)], ids=str)
+def test_shared_lists(q_len, kv_len, lists, band, head_dim, rng):
+    """Fewer q tiles than SMs and long lists: CTAs share the blocks of one."""
+    case = Case(
+        "shared lists",
+        q_len,
+        kv_len,
+        batch=1,
+        heads=4,
+        kv_heads=2,
+        head_dim=head_dim,
+        causal=band == "causal",
+        window=(2500, 40) if band == "window" else None,
+        mask=LISTS[lists],
+    )
+    run_case(case, "sm90", torch.float16 if rng.random() < 0.5 else torch.bfloat16, rng)
+
+
+@pytest.mark.parametrize("heads", [1, 16], ids=["one list", "lists of heads"])
+def test_shared_lists_in_a_graph(heads, rng):
+    """Counts and indices that change in place; garbage among them is left out."""
+    q, out = normal(rng, 1, 1, 16, 128), torch.empty(1, 1, 16, 128, device="cuda", dtype=torch.float16)
+    k, v = (normal(rng, 1, 7000, 4, 128) for _ in range(2))
+    indices = torch.zeros(1, heads, 1, 110, dtype=torch.int32, device="cuda")
+    counts = torch.full((1, heads, 1), 100, dtype=torch.int32, device="cuda")
+    mask = BlockMask.from_indices(indices, counts, q_len=1, kv_len=7000, q_block=64, kv_block=64, check=False)
+    attention(q, k, v, mask=mask, out=out, backend="sm90")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        attention(q, k, v, mask=mask, out=out, backend="sm90")
+    for _ in range(3):
+        allowed = torch.zeros(1, 16, 1, 7000, dtype=torch.bool, device="cuda")
+        for head in range(heads):
+            count = int(rng.integers(0, 111))
+            blocks = torch.from_numpy(rng.permutation(110)[:count].astype("int32")).cuda()
+            keys = (blocks[:, None] * 64 + torch.arange(64, device="cuda")).flatten()
+            allowed[:, head if heads > 1 else slice(None), :, keys[keys < 7000]] = True
+            garbage = torch.from_numpy(rng.choice([-1, 110, 2**31 - 1], 110).astype("int32")).cuda()
+            counts[0, head, 0] = min(110, count + 5)
+            indices[0, head, 0] = torch.cat([blocks, garbage])[:110]
+        for x in (q, k, v):
+            x.normal_()
+        out.fill_(float("nan"))
+        graph.replay()
+        check(q, k, v, allowed, out)
         first = out.clone()
         for _ in range(20):
             graph.replay()

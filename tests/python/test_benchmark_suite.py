@@ -86,6 +86,14 @@ def test_bytes_are_those_of_the_arrays():
     assert case.bytes == 2 * q.nbytes + k.nbytes + v.nbytes
 
 
+def test_bytes_are_those_of_listed_keys():
+    case = next(case for case in ATTENTION if case.queries == 1 and case.blocks)
+    kv_heads = case.num_kv_heads
+    listed = 2 * kv_heads * (case.heads // kv_heads) * case.blocks * case.kv_block * case.head_dim * 2
+    assert case.bytes == listed + 2 * case.heads * case.head_dim * 2
+    assert replace(case, length=1024, blocks=16).bytes == replace(case, length=1024, blocks=None).bytes
+
+
 def test_names_are_stable_and_unique():
     names = [case.name for case in suite.CASES]
     assert len(names) == len(set(names))

@@ -98,14 +98,22 @@ double busy(std::int64_t tiles, std::int64_t slots) {
   return static_cast<double>(tiles) / static_cast<double>(ceil_div(tiles, slots) * slots);
 }
 
-// Fewer tiles of keys than this are not worth the sum of the parts.
-constexpr std::int64_t kLeastTilesOfSplit = 2;
+// Fewer tiles of keys than this, and with lists fewer keys, are not worth the sum of the parts.
+constexpr std::int64_t kLeastTilesOfSplit = 2, kLeastListedKeysOfSplit = 256;
 // Nor is less than this of the chip won by it; and more parts have to win something too.
 constexpr double kLeastGainOfSplit = 1.25, kLeastGainOfMoreParts = 1.05;
 
-/// Where tiles leave SMs idle and have many keys: another kernel, for parts of the keys.
+/// That a tile may read.
+std::int64_t keys_of_tile(const Problem& p, std::int64_t queries) {
+  const std::int64_t seen = std::min(p.kv_len, p.band.end_shift - p.band.begin_shift + queries - 1);
+  return p.has_mask ? std::min(seen, p.listed_keys) : seen;
+}
+
+/// Where tiles leave SMs idle and have many keys: parts of the keys, without lists by another
+/// kernel.
 void split_keys(const Problem& p, Choice* choice) {
   Choice split;
+  if (p.has_mask) split.kernel = choice->kernel;
   for (const Kernel& kernel : kKernels) {
     if (kernel.splits && split.kernel == nullptr && is_wide_enough(kernel, p))
       split.kernel = &kernel;
@@ -113,14 +121,16 @@ void split_keys(const Problem& p, Choice* choice) {
   split.num_q_tiles = tiles_of(*split.kernel, p);
   const std::int64_t tiles = split.num_q_tiles * p.num_q_heads * p.batch;
   const std::int64_t tile_kv = split.kernel->tile_kv;
-  const std::int64_t queries = std::min<std::int64_t>(split.kernel->tile_q, p.q_len);
-  const std::int64_t keys =  // that a tile may see
-      std::min(p.kv_len, p.band.end_shift - p.band.begin_shift + queries - 1);
-  const std::int64_t slots = slots_of(*split.kernel, p);
-  double least = busy(choice->num_tiles, slots_of(*choice->kernel, p)) * kLeastGainOfSplit;
+  const std::int64_t keys = keys_of_tile(p, std::min<std::int64_t>(split.kernel->tile_q, p.q_len));
+  const std::int64_t least_keys =
+      std::max(kLeastTilesOfSplit * tile_kv, p.has_mask ? kLeastListedKeysOfSplit : 0);
+  // One team is enough to keep an SM busy.
+  const std::int64_t slots = slots_of(*split.kernel, p) / split.kernel->teams;
+  double least = busy(choice->num_tiles, slots_of(*choice->kernel, p) / choice->kernel->teams) *
+                 kLeastGainOfSplit;
   for (int log2 = 1; log2 <= kMostLog2Splits; ++log2) {
     const std::int64_t parts = tiles << log2;
-    if (keys < (kLeastTilesOfSplit * tile_kv) << log2) break;
+    if (keys < least_keys << log2) break;
     // More rounds are for those that memory bounds, whose keys are read by one tile.
     if (parts > slots && split.num_q_tiles > 1) break;
     if (busy(parts, slots) < least) continue;
@@ -143,8 +153,9 @@ Choice choose(const Problem& p) {
     if (choice.kernel != nullptr) {
       const bool same_dims = kernel.head_dim == choice.kernel->head_dim &&
                              kernel.value_dim == choice.kernel->value_dim;
-      // A narrow tile reads a list's keys for fewer queries.
-      const bool narrow = p.has_mask && kernel.tile_q < choice.kernel->tile_q;
+      // A narrow tile reads a list's keys for fewer queries, if there are more.
+      const bool narrow =
+          p.has_mask && kernel.tile_q < choice.kernel->tile_q && kernel.tile_q < p.q_len;
       if (!same_dims || narrow || estimate(kernel, p) >= estimate(*choice.kernel, p)) continue;
     }
     choice.kernel = &kernel;
@@ -152,7 +163,7 @@ Choice choose(const Problem& p) {
   if (choice.kernel == nullptr) return choice;
   choice.num_q_tiles = tiles_of(*choice.kernel, p);
   choice.num_tiles = choice.num_q_tiles * p.num_q_heads * p.batch;
-  if (!p.has_mask) split_keys(p, &choice);
+  split_keys(p, &choice);
   const std::int64_t slots = slots_of(*choice.kernel, p);
   // With fewer tiles than teams, a tile for each CTA before any has two.
   choice.num_ctas =

@@ -17,7 +17,7 @@ struct Kernel {
   int ctas_per_sm;
   int teams;  // q tiles that a CTA works at
   bool lists;
-  bool splits;  // takes a part of a tile's keys
+  bool splits;  // takes a part of a tile's keys; with lists all do
   int box_columns_k;
   int box_columns_v;
   // Time of a tile's query against the first kernel of its head_dim, measured.
@@ -34,7 +34,7 @@ struct Choice {
   int section = 0;         // see Schedule
   bool alternate = false;  // see Schedule
   // Where the tiles are too few for the chip, CTAs share the keys of one: 2^log2_splits of them,
-  // each so many keys that follow each other.
+  // each a part of its list, or so many keys that follow each other.
   int log2_splits = 0;
   std::int64_t split_keys = 0;
   bool counted = false;  // CTAs take the next tile when they are ready

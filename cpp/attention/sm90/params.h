@@ -27,8 +27,9 @@ struct Params {
   // A row's maximum, and with it O, follows the scores only when one exceeds it by this.
   float rescale_margin = 0;
   Schedule schedule;
-  // Where CTAs share the keys of a tile, there are 2^log2_splits batches for one: each sees so many
-  // of the keys that a q tile sees, and out and lse are those of the parts.
+  // Where CTAs share the keys of a tile, there are 2^log2_splits batches for one, and out and lse
+  // are those of the parts. Each sees an equal part of the tile's list, or without lists so many of
+  // the keys that the tile sees.
   std::int32_t log2_splits = 0;
   std::int32_t split_keys = 0;
 };

@@ -47,7 +47,8 @@ class Producer {
     const std::int32_t q_block_idx =
         next_.q_tile * C::kTileQ / static_cast<std::int32_t>(mask.q_block);
     const ListRange range =
-        list_range(mask, list_number(mask, next_.batch, next_.head, q_block_idx));
+        part_of(list_range(mask, list_number(mask, batch_of(next_), next_.head, q_block_idx)),
+                part_of_keys(next_), params_.log2_splits);
     ListHead& head = storage_.next_list;
     const auto num_entries = static_cast<std::int32_t>(min(range.end - range.begin, kMostEntries));
     if (lane_ == 0) {
@@ -81,8 +82,15 @@ class Producer {
   /// The keys of a q tile, or this CTA's part of them.
   __device__ __forceinline__ KeyRange range_of(const KeyRange& visible, const QTile& tile) const {
     if constexpr (!C::kSplits) return visible;
-    const std::int32_t part = tile.batch & ((1 << params_.log2_splits) - 1);
-    return part_of(visible, part, params_.split_keys);
+    return part_of(visible, part_of_keys(tile), params_.split_keys);
+  }
+
+  /// A tile's batch and the part of its keys that is asked for, which its number has both.
+  __device__ __forceinline__ std::int32_t batch_of(const QTile& tile) const {
+    return kParts ? tile.batch >> params_.log2_splits : tile.batch;
+  }
+  __device__ __forceinline__ std::int32_t part_of_keys(const QTile& tile) const {
+    return tile.batch & ((1 << params_.log2_splits) - 1);
   }
 
   /// Where the keys end that some query of consumer warpgroup `lane` sees.
@@ -104,7 +112,7 @@ class Producer {
     // looked up when the last loads but a few are on their way: nobody waits for it, and no CTA
     // keeps one that another could begin.
     const std::int32_t kv_head = tile.head / params_.group;
-    const std::int32_t batch = C::kSplits ? tile.batch >> params_.log2_splits : tile.batch;
+    const std::int32_t batch = batch_of(tile);
     std::int32_t v_key = 0;
     bool looked_up = false;
     for (bool first = true, last = false; !last; first = false) {
@@ -224,6 +232,7 @@ class Producer {
     if (lane_ == 0) note.flags = ended | (masked ? kMasked : 0);
   }
 
+  static constexpr bool kParts = C::kSplits || C::kLists;
   static constexpr bool kValuesFirst = C::kStagesK < C::kStages;
 
   // More than any valid list has, and room for a step of 32 in 32 bits.

@@ -158,6 +158,52 @@ void check_choice(const Problem& p, int head_dim, int value_dim, int tile_q, int
   CHECK_EQ(choice.kernel->tile_kv, tile_kv, p.head_dim);
 }
 
+/// Decoding with lists: heads that share one are packed, and CTAs share a long one.
+void test_splits_of_lists() {
+  Problem p = problem(128, 128, 1);
+  p.num_q_heads = 32;
+  p.num_kv_heads = 8;
+  p.kv_len = 131072;
+  p.causal = true;
+  p.band = make_band(1, p.kv_len, true, std::nullopt, std::nullopt);
+  p.has_mask = true;
+  p.q_block = 128;
+  p.kv_block = 64;
+  p.listed_keys = 64 * 64;
+  std::optional<Problem> memory;
+  CHECK_EQ(pack_gqa(p, &memory).num_q_heads, 32);  // each has a list
+  check_choice(p, 128, 128, 64, 64);  // of the tiles that q_block allows, the one for few queries
+  CHECK_EQ(sm90::choose(p).log2_splits, 2);
+  CHECK_EQ(sm90::choose(p).num_ctas, 128);
+  CHECK(!sm90::choose(p).counted);
+  p.listed_keys = 511;
+  CHECK_EQ(sm90::choose(p).log2_splits, 0);
+
+  p.lists_of_all_heads = true;
+  p.listed_keys = 64 * 64;
+  CHECK_EQ(pack_gqa(p, &memory).num_q_heads, 8);
+  CHECK_EQ(memory->q_len, 4);
+  CHECK_EQ(memory->q_block, 128);
+  CHECK(is_unbounded(memory->band, memory->q_len));
+  CHECK_EQ(sm90::choose(*memory).log2_splits, 4);
+  p.num_kv_heads = 1;
+  p.num_q_heads = 160;
+  CHECK_EQ(pack_gqa(p, &memory).q_block, 256);  // one list still
+  p.partial_blocks = true;
+  CHECK_EQ(pack_gqa(p, &memory).num_q_heads, 160);
+  p.partial_blocks = false;
+  p.band = make_band(1, p.kv_len, true, 1999, std::nullopt);
+  CHECK_EQ(pack_gqa(p, &memory).num_q_heads, 160);
+
+  Problem many = problem(64, 64, 1024);
+  many.has_mask = true;
+  many.q_block = many.kv_block = 128;
+  many.listed_keys = 1024;
+  CHECK_EQ(sm90::choose(many).log2_splits, 0);  // 128 tiles
+  many.num_q_heads = many.num_kv_heads = 4;
+  CHECK_EQ(sm90::choose(many).log2_splits, 2);
+}
+
 void test_splits() {
   Problem p = problem(128, 128, 1);
   p.num_q_heads = 32;
@@ -192,9 +238,6 @@ void test_splits() {
   batch = problem(128, 128, 4096);  // 96 tiles of 128, whose keys others read too
   batch.num_q_heads = batch.num_kv_heads = 3;
   CHECK_EQ(sm90::choose(batch).log2_splits, 0);
-  p.has_mask = true;
-  CHECK_EQ(pack_gqa(p, &memory).num_q_heads, 32);  // lists are of one head
-
   CHECK_EQ(sm90::choose(problem(64, 64, 1024)).log2_splits, 0);  // 128 tiles
   for (const std::int64_t q_len : {3, 200, 900}) {
     for (const std::int64_t kv_len : {100, 5000, 8192, 100003}) {
@@ -362,6 +405,7 @@ int main() {
   test_schedule_visits_every_tile_once();
   test_choice();
   test_splits();
+  test_splits_of_lists();
   test_reasons();
   return failures() != 0;
 }
