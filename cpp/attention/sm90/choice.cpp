@@ -123,11 +123,12 @@ void split_keys(const Problem& p, Choice* choice) {
   const std::int64_t tile_kv = split.kernel->tile_kv;
   const std::int64_t keys = keys_of_tile(p, std::min<std::int64_t>(split.kernel->tile_q, p.q_len));
   const std::int64_t least_keys =
-      std::max(kLeastTilesOfSplit * tile_kv, p.has_mask ? kLeastListedKeysOfSplit : 0);
-  // One team is enough to keep an SM busy.
-  const std::int64_t slots = slots_of(*split.kernel, p) / split.kernel->teams;
-  double least = busy(choice->num_tiles, slots_of(*choice->kernel, p) / choice->kernel->teams) *
-                 kLeastGainOfSplit;
+      p.has_mask ? std::max({kLeastTilesOfSplit * tile_kv, kLeastListedKeysOfSplit, p.kv_block})
+                 : kLeastTilesOfSplit * tile_kv;
+  // One team is enough to keep an SM busy, but where memory is waited for.
+  const int teams = split.num_q_tiles > 1 ? split.kernel->teams : 1;
+  const std::int64_t slots = slots_of(*split.kernel, p) / teams;
+  double least = busy(choice->num_tiles, slots_of(*choice->kernel, p) / teams) * kLeastGainOfSplit;
   for (int log2 = 1; log2 <= kMostLog2Splits; ++log2) {
     const std::int64_t parts = tiles << log2;
     if (keys < least_keys << log2) break;
@@ -172,6 +173,9 @@ Choice choose(const Problem& p) {
   choice.counted = unequal && choice.num_tiles > slots && choice.log2_splits == 0;
   if (!p.has_mask && unequal) choice.section = section_of(p);
   choice.alternate = p.has_mask && bytes_of_kv_head(p) > kBytesInL2 / 2;
+  if (choice.alternate && p.lists_of_all_heads && p.num_q_heads > p.num_kv_heads) {
+    choice.section = static_cast<int>(p.num_q_heads / p.num_kv_heads);  // they read the same keys
+  }
   return choice;
 }
 
@@ -180,9 +184,10 @@ std::string to_string(const Choice& choice) {
   return cat("head_dim=", k.head_dim, " value_dim=", k.value_dim, " tile=", k.tile_q, "x",
              k.tile_kv, " stages=", k.stages, " ctas_per_sm=", k.ctas_per_sm, " teams=", k.teams,
              " schedule=",
-             choice.section   ? "longest first"
-             : choice.counted ? "longest list first"
-                              : "in order",
+             choice.counted && k.lists ? "longest list first"
+             : k.lists                 ? "in order"
+             : choice.section          ? "longest first"
+                                       : "in order",
              " ctas=", choice.num_ctas, " splits=", 1 << choice.log2_splits);
 }
 

@@ -173,9 +173,12 @@ void test_splits_of_lists() {
   std::optional<Problem> memory;
   CHECK_EQ(pack_gqa(p, &memory).num_q_heads, 32);  // each has a list
   check_choice(p, 128, 128, 64, 64);  // of the tiles that q_block allows, the one for few queries
-  CHECK_EQ(sm90::choose(p).log2_splits, 2);
-  CHECK_EQ(sm90::choose(p).num_ctas, 128);
+  CHECK_EQ(sm90::choose(p).log2_splits, 3);  // 256 for 396 teams
+  CHECK_EQ(sm90::choose(p).num_ctas, 132);
   CHECK(!sm90::choose(p).counted);
+  p.kv_block = 2048;  // two blocks
+  CHECK_EQ(sm90::choose(p).log2_splits, 1);
+  p.kv_block = 64;
   p.listed_keys = 511;
   CHECK_EQ(sm90::choose(p).log2_splits, 0);
 
@@ -341,7 +344,11 @@ void test_choice() {
   CHECK(!sm90::choose(far).alternate);  // L2 has K and V of two heads
   far.kv_len = 131072;
   CHECK(sm90::choose(far).alternate);
-  far.has_mask = false;
+  CHECK_EQ(sm90::choose(far).section, 0);
+  far.num_kv_heads = 4;
+  far.lists_of_all_heads = true;
+  CHECK_EQ(sm90::choose(far).section, 4);
+  far.has_mask = far.lists_of_all_heads = false;
   CHECK(!sm90::choose(far).alternate);
 
   Problem causal = problem(128, 128, 4096);
