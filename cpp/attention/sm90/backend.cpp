@@ -77,6 +77,7 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   }
   params.log2_splits = choice.log2_splits;
   params.split_keys = static_cast<std::int32_t>(choice.split_keys);
+  params.keys_read_once = choice.keys_read_once;
   if (choice.log2_splits > 0) {
     const Parts parts = parts_of(p, choice.log2_splits, args.workspace);
     params.out = parts.out;

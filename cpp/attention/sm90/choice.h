@@ -37,7 +37,8 @@ struct Choice {
   // each a part of its list, or so many keys that follow each other.
   int log2_splits = 0;
   std::int64_t split_keys = 0;
-  bool counted = false;  // CTAs take the next tile when they are ready
+  bool keys_read_once = false;  // each list is that of one q tile
+  bool counted = false;         // CTAs take the next tile when they are ready
 };
 
 /// A null kernel when none takes the problem.

@@ -191,7 +191,7 @@ class Producer {
     __syncwarp();
     if (slab_ < kDim / kSlab) {
       const std::int32_t row = piece_ * params_.pieces.keys;
-      cute::SM90_TMA_LOAD_4D::copy(&map, &ring.full[state.stage()], kReadOften,
+      cute::SM90_TMA_LOAD_4D::copy(&map, &ring.full[state.stage()], keys_hint(),
                                    tile + (slab_ * C::kTileKv + row) * kSlab, slab_ * kSlab, key,
                                    kv_head, batch);
     }
@@ -240,9 +240,13 @@ class Producer {
 
   static constexpr auto kReadOnce =
       static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST);
-  // K and V, but for few queries, which read them once too.
   static constexpr auto kReadOften =
-      C::kSplits ? kReadOnce : static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_LAST);
+      static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_LAST);
+  /// Of K and V.
+  __device__ __forceinline__ std::uint64_t keys_hint() const {
+    if constexpr (C::kSplits) return kReadOnce;
+    return C::kLists && params_.keys_read_once ? kReadOnce : kReadOften;
+  }
 
   const Params& params_;
   Storage<Element, C>& storage_;

@@ -11,9 +11,6 @@
 
 namespace sparsek::bsr::sm90 {
 
-constexpr std::uint64_t kCacheHint =
-    static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL);
-
 /// The warps that fill the stages. A K tile is assembled from boxes: pieces of the blocks that the
 /// rows of the group have at these k blocks, and the dense operand's rows that belong to them.
 /// Lane i of every warp knows box i.
@@ -56,6 +53,12 @@ class Producer {
   }
 
  private:
+  using Hint = cute::TMA::CacheHintSm90;
+  // A product with few columns reads blocks once.
+  static constexpr auto kBlocksHint =
+      static_cast<std::uint64_t>(C::kParts ? Hint::EVICT_FIRST : Hint::EVICT_NORMAL);
+  static constexpr auto kDenseHint =
+      static_cast<std::uint64_t>(C::kParts ? Hint::EVICT_LAST : Hint::EVICT_NORMAL);
   static constexpr int kWarps = 4;
   static constexpr int kLog2Inner = C::kInner == 16 ? 4 : C::kInner == 32 ? 5 : 6;
   static constexpr int kLog2TileK = 6;
@@ -218,19 +221,19 @@ class Producer {
     const int k = (step.col << p_.log2_block_k) + ((step.k + box.k) & block_k_mask());
     const int col = step.tile_col + box.row;
     if constexpr (C::kDense == Major::k) {
-      cute::SM90_TMA_LOAD_2D::copy(&p_.dense_map, &smem_.full[stage], kCacheHint, to, k, col);
+      cute::SM90_TMA_LOAD_2D::copy(&p_.dense_map, &smem_.full[stage], kDenseHint, to, k, col);
     } else if (p_.dense_in_chunks) {
-      cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, &smem_.full[stage], kCacheHint, to, 0, k,
+      cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, &smem_.full[stage], kDenseHint, to, 0, k,
                                    col / 64);
     } else {
-      cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, &smem_.full[stage], kCacheHint, to, col, k, 0);
+      cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, &smem_.full[stage], kDenseHint, to, col, k, 0);
     }
   }
 
   __device__ void load_sparse(const Step& step, int stage) {
     const Box box = sparse_;
     const int row = box.row & block_row_mask(), k = (step.k + box.k) & block_k_mask();
-    cute::SM90_TMA_LOAD_3D::copy(&p_.sparse_map, &smem_.full[stage], kCacheHint,
+    cute::SM90_TMA_LOAD_3D::copy(&p_.sparse_map, &smem_.full[stage], kBlocksHint,
                                  &smem_.sparse[stage][L::sparse_box(box.row, box.k)],
                                  C::kSparse == Major::k ? k : row, C::kSparse == Major::k ? row : k,
                                  step.value);

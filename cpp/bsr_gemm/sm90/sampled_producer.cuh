@@ -3,7 +3,6 @@
 #include <cute/arch/copy_sm90_tma.hpp>
 
 #include "bsr_gemm/sm90/layouts.cuh"
-#include "bsr_gemm/sm90/producer.cuh"
 #include "bsr_gemm/sm90/sampled_tiles.cuh"
 #include "primitives/barrier.cuh"
 
@@ -66,10 +65,12 @@ class SampledProducer {
   static constexpr int kLog2DenseInner = L::kDenseInner == 16 ? 4 : L::kDenseInner == 32 ? 5 : 6;
   static_assert(C::kTileCols / 16 <= 32 - kFirstColBox);
 
+  static constexpr auto kHint = static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL);
+
   template <Major kMajor>
   static __device__ void load(const CUtensorMap& map, std::uint64_t* full, typename C::Element* to,
                               int row, int k) {
-    cute::SM90_TMA_LOAD_2D::copy(&map, full, kCacheHint, to, kMajor == Major::k ? k : row,
+    cute::SM90_TMA_LOAD_2D::copy(&map, full, kHint, to, kMajor == Major::k ? k : row,
                                  kMajor == Major::k ? row : k);
   }
 

@@ -176,6 +176,7 @@ void test_splits_of_lists() {
   CHECK_EQ(sm90::choose(p).log2_splits, 3);  // 256 for 396 teams
   CHECK_EQ(sm90::choose(p).num_ctas, 132);
   CHECK(!sm90::choose(p).counted);
+  CHECK(sm90::choose(p).keys_read_once);
   p.kv_block = 2048;  // two blocks
   CHECK_EQ(sm90::choose(p).log2_splits, 1);
   p.kv_block = 64;
@@ -184,11 +185,13 @@ void test_splits_of_lists() {
 
   p.lists_of_all_heads = true;
   p.listed_keys = 64 * 64;
+  CHECK(!sm90::choose(p).keys_read_once);
   CHECK_EQ(pack_gqa(p, &memory).num_q_heads, 8);
   CHECK_EQ(memory->q_len, 4);
   CHECK_EQ(memory->q_block, 128);
   CHECK(is_unbounded(memory->band, memory->q_len));
   CHECK_EQ(sm90::choose(*memory).log2_splits, 4);
+  CHECK(sm90::choose(*memory).keys_read_once);
   p.num_kv_heads = 1;
   p.num_q_heads = 160;
   CHECK_EQ(pack_gqa(p, &memory).q_block, 256);  // one list still
