@@ -37,7 +37,7 @@ struct Choice {
   // each a part of its list, or so many keys that follow each other.
   int log2_splits = 0;
   std::int64_t split_keys = 0;
-  bool keys_read_once = false;  // each list is that of one q tile
+  bool keys_read_once = false;  // of a head one q tile reads keys
   bool counted = false;         // CTAs take the next tile when they are ready
 };
 

@@ -32,7 +32,7 @@ struct Params {
   // the keys that the tile sees.
   std::int32_t log2_splits = 0;
   std::int32_t split_keys = 0;
-  bool keys_read_once = false;  // with lists: each is of one q tile, and L2 need not keep its keys
+  bool keys_read_once = false;  // with lists: by one q tile, so that L2 need not keep them
 };
 
 }  // namespace sparsek::attn::sm90

@@ -176,7 +176,7 @@ void test_splits_of_lists() {
   CHECK_EQ(sm90::choose(p).log2_splits, 3);  // 256 for 396 teams
   CHECK_EQ(sm90::choose(p).num_ctas, 132);
   CHECK(!sm90::choose(p).counted);
-  CHECK(sm90::choose(p).keys_read_once);
+  CHECK(!sm90::choose(p).keys_read_once);
   p.kv_block = 2048;  // two blocks
   CHECK_EQ(sm90::choose(p).log2_splits, 1);
   p.kv_block = 64;
