@@ -72,6 +72,9 @@ def make_bsr(case: BsrCase, generator: torch.Generator) -> BsrInputs:
         a = _random_values(case, a_structure, generator) if case.product in ("dsd", "dss") else square
         b = _random_values(case, b_structure, generator) if case.product in ("dds", "dss") else wide
         sets.append(tuple(_normal(case, side, generator) if isinstance(side, tuple) else side for side in (a, b)))
+    if case.transposed:
+        index = "ab".index(case.transposed)
+        sets = [(*pair[:index], _as_transpose(pair[index]), *pair[index + 1 :]) for pair in sets]
     pattern = _random_values(case, a_structure, generator) if case.product == "sdd" else None
     return BsrInputs(sets, pattern)
 
@@ -87,6 +90,18 @@ def random_structure(case: BsrCase, generator: torch.Generator) -> tuple[torch.T
     chosen = torch.zeros(count, count, dtype=torch.bool, device=case.device).scatter_(1, order, kept)
     offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
     return offsets, chosen.nonzero()[:, 1].int()
+
+
+def _as_transpose(matrix: torch.Tensor | BSRMatrix) -> torch.Tensor | BSRMatrix:
+    """The same matrix, whose transpose lies in memory as matrices do."""
+    if isinstance(matrix, torch.Tensor):
+        return matrix.T.contiguous().T
+    count, block = matrix.shape[0] // matrix.values.shape[1], matrix.values.shape[1]
+    rows = torch.repeat_interleave(matrix.row_offsets.diff())
+    order = (matrix.col_indices * count + rows).argsort()
+    offsets = torch.cat([rows.new_zeros(1), torch.bincount(matrix.col_indices, minlength=count).cumsum(0)])
+    values = matrix.values.view(-1, block, block)[order].transpose(1, 2).contiguous()
+    return BSRMatrix(values, offsets, rows[order].int(), matrix.shape, check=False).T
 
 
 def _random_values(case: BsrCase, structure: tuple, generator: torch.Generator) -> BSRMatrix:

@@ -13,11 +13,14 @@ from sparsek import BSRMatrix
 
 class _Product(Package):
     products = ("dsd",)
+    transposed = ("",)
 
     def declines(self, case: Case) -> str | None:
         if case.op != "bsr_gemm" or case.device != self.device:
             return "another operation" if case.op != "bsr_gemm" else "another device"
-        return None if case.product in self.products else f"no {case.product} product"
+        if case.product not in self.products:
+            return f"no {case.product} product"
+        return None if case.transposed in self.transposed else f"no transposed {case.transposed}"
 
 
 class TorchBsr(_Product):
@@ -40,6 +43,7 @@ class CublasDense(_Product):
     name = "cublas"
     module = "torch"
     products = ("dsd", "dds", "dss", "sdd")
+    transposed = ("", "a", "b")
 
     def prepare(self, case: Case, inputs) -> Call:
         def dense(operand):

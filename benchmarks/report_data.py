@@ -68,12 +68,13 @@ TOKENS = [  # of case names, as words
     (r"graph(\d+)", r"CUDA graph of \1 calls"),
     (r"density([\d.]+)", r"density \1"),
     (r"full", "no mask"),
+    (r"transposed_(\w)", r"\1 stored as its transpose"),
 ]
 DASH = "\N{EN DASH}"
 # Parameters that must agree before two times can be compared.
 SHAPE = (
     *("dtype", "batch", "heads", "kv_heads", "head_dim", "length", "q_len", "causal", "window", "documents"),
-    *("q_block", "kv_block", "blocks", "block", "density", "size", "cols", "threads"),
+    *("q_block", "kv_block", "blocks", "block", "density", "size", "cols", "transposed", "threads"),
 )
 
 ROOFLINE = """

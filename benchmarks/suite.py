@@ -116,6 +116,7 @@ class BsrCase:
     density  of the blocks
     rows     "equal": every block row has equally many, as Blocked-ELL needs; "zipf": block row i has about i^-0.75
              times as many, the rows in a random order; "arrow": one row has all blocks, the others one each
+    transposed  "a" or "b": the operand that lies in memory as its transpose, a sparse one as the .T of a BSRMatrix
     """
 
     name: str
@@ -125,6 +126,7 @@ class BsrCase:
     density: float
     cols: int | None = None  # size; of b in "dsd"
     rows: str = "equal"
+    transposed: str = ""
     group: str = "bsr_gemm"
     dtype: str = "float16"
     device: str = "cuda"
@@ -173,7 +175,7 @@ class BsrCase:
     def params(self) -> dict:
         fields = asdict(self) | {"cols": self.num_cols, "nnz": self.nnz}
         dropped = ("name", "group", "op", "calls_in_graph") + (("rows",) if self.rows == "equal" else ())
-        return {key: value for key, value in fields.items() if key not in dropped}
+        return {key: value for key, value in fields.items() if key not in dropped and value != ""}
 
     def estimate(self, backend: str) -> float:
         """Seconds that a backend of sparsek is expected to take; 0 where it is not known to be slow."""
@@ -257,6 +259,10 @@ def _bsr() -> list[Case]:
     for product in ("dds", "dss", "sdd"):
         for block in (128, 64):
             cases.append(BsrCase(f"bsr/{product}/b{block}/n8192/density0.1", product, block, 8192, 0.1))
+    for block in (128, 64):
+        for side in ("a", "b"):
+            name = f"bsr/dsd/b{block}/n8192/density0.1/transposed_{side}"
+            cases.append(BsrCase(name, "dsd", block, 8192, 0.1, transposed=side))
     cases.append(BsrCase("bsr/dss/b128/n8192/density0.25", "dss", 128, 8192, 0.25))
     cases.append(BsrCase("bsr/dsd/b128/n8192/density0.1/zipf", "dsd", 128, 8192, 0.1, rows="zipf"))
     cases.append(BsrCase("bsr/dsd/b128/n8192/arrow/cols2048", "dsd", 128, 8192, 2 / 64, cols=2048, rows="arrow"))
