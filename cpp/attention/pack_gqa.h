@@ -10,8 +10,8 @@ namespace sparsek::attn {
 
 // Decoding, one query: the query heads of a kv head become the queries of one head, so that one
 // tile reads K and V for all of them, and causal and window become the range of keys that the
-// query sees. With block lists only where one serves all heads, and all of its keys for the query:
-// a range of keys would be counted from another one, and a bitmap's rows are those of queries.
+// query sees. With block lists only where one serves all heads and the query sees all keys, for a
+// list counts its blocks from the first one, and without bitmaps, whose rows are queries.
 
 inline bool packs_gqa(const Problem& p) {
   if (p.q_len != 1 || p.num_q_heads == p.num_kv_heads || p.wants_weights) return false;
