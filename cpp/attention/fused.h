@@ -38,6 +38,14 @@ inline bool is_unequal(const Problem& p) {
   return last > 2 * first;
 }
 
+/// The lists as the problem has them, whose q blocks are those of packed heads.
+inline BlockMaskView mask_of(const Problem& p, const AttentionArgs& args) {
+  if (!p.has_mask) return {};
+  BlockMaskView mask = *args.mask;
+  mask.q_block = p.q_block;
+  return mask;
+}
+
 inline Output output_of(const Problem& p, const AttentionArgs& args) {
   return {args.out.data,
           args.out.stride[0],

@@ -87,10 +87,7 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
     params.lse = lse_of(args);
   }
   params.band = p.band;
-  if (p.has_mask) {
-    params.mask = *args.mask;
-    params.mask.q_block = p.q_block;  // of packed heads
-  }
+  params.mask = mask_of(p, args);
   params.q_len = static_cast<std::int32_t>(p.q_len);
   params.group = static_cast<std::int32_t>(p.num_q_heads / p.num_kv_heads);
   params.scale_log2 = p.scale * 1.4426950408889634f;

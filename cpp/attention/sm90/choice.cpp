@@ -185,10 +185,9 @@ std::string to_string(const Choice& choice) {
   return cat("head_dim=", k.head_dim, " value_dim=", k.value_dim, " tile=", k.tile_q, "x",
              k.tile_kv, " stages=", k.stages, " ctas_per_sm=", k.ctas_per_sm, " teams=", k.teams,
              " schedule=",
-             choice.counted && k.lists ? "longest list first"
-             : k.lists                 ? "in order"
-             : choice.section          ? "longest first"
-                                       : "in order",
+             choice.counted && k.lists    ? "longest list first"
+             : choice.section && !k.lists ? "longest first"
+                                          : "in order",
              " ctas=", choice.num_ctas, " splits=", 1 << choice.log2_splits);
 }
 

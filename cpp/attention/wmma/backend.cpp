@@ -61,10 +61,9 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   params.out = output_of(p, args);
   params.lse = lse_of(args);
   params.band = p.band;
+  params.mask = mask_of(p, args);
   params.q_block = kernel.tile_q;
   if (p.has_mask) {
-    params.mask = *args.mask;
-    params.mask.q_block = p.q_block;  // of packed heads
     params.q_block = static_cast<std::int32_t>(p.q_block);
     params.granules_in_block = static_cast<std::int32_t>(p.kv_block / kGranule);
   }

@@ -158,14 +158,19 @@ void check_choice(const Problem& p, int head_dim, int value_dim, int tile_q, int
   CHECK_EQ(choice.kernel->tile_kv, tile_kv, p.head_dim);
 }
 
-/// Decoding with lists: heads that share one are packed, and CTAs share a long one.
-void test_splits_of_lists() {
+Problem one_query() {
   Problem p = problem(128, 128, 1);
   p.num_q_heads = 32;
   p.num_kv_heads = 8;
   p.kv_len = 131072;
   p.causal = true;
   p.band = make_band(1, p.kv_len, true, std::nullopt, std::nullopt);
+  return p;
+}
+
+/// Decoding with lists: heads that share one are packed, and CTAs share a long one.
+void test_splits_of_lists() {
+  Problem p = one_query();
   p.has_mask = true;
   p.q_block = 128;
   p.kv_block = 64;
@@ -211,12 +216,7 @@ void test_splits_of_lists() {
 }
 
 void test_splits() {
-  Problem p = problem(128, 128, 1);
-  p.num_q_heads = 32;
-  p.num_kv_heads = 8;
-  p.kv_len = 131072;
-  p.causal = true;
-  p.band = make_band(1, p.kv_len, true, std::nullopt, std::nullopt);
+  Problem p = one_query();
   std::optional<Problem> memory;
   const Problem& packed = pack_gqa(p, &memory);
   CHECK_EQ(packed.q_len, 4);
