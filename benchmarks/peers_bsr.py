@@ -13,7 +13,7 @@ from sparsek import BSRMatrix
 
 class _Product(Package):
     products = ("dsd",)
-    transposed = ("",)
+    transposed = (None,)
 
     def declines(self, case: Case) -> str | None:
         if case.op != "bsr_gemm" or case.device != self.device:
@@ -43,7 +43,7 @@ class CublasDense(_Product):
     name = "cublas"
     module = "torch"
     products = ("dsd", "dds", "dss", "sdd")
-    transposed = ("", "a", "b")
+    transposed = (None, "a", "b")
 
     def prepare(self, case: Case, inputs) -> Call:
         def dense(operand):

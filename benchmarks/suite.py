@@ -126,7 +126,7 @@ class BsrCase:
     density: float
     cols: int | None = None  # size; of b in "dsd"
     rows: str = "equal"
-    transposed: str = ""
+    transposed: str | None = None
     group: str = "bsr_gemm"
     dtype: str = "float16"
     device: str = "cuda"
@@ -175,7 +175,7 @@ class BsrCase:
     def params(self) -> dict:
         fields = asdict(self) | {"cols": self.num_cols, "nnz": self.nnz}
         dropped = ("name", "group", "op", "calls_in_graph") + (("rows",) if self.rows == "equal" else ())
-        return {key: value for key, value in fields.items() if key not in dropped and value != ""}
+        return {key: value for key, value in fields.items() if key not in dropped and value is not None}
 
     def estimate(self, backend: str) -> float:
         """Seconds that a backend of sparsek is expected to take; 0 where it is not known to be slow."""
@@ -205,17 +205,13 @@ def _dense() -> list[Case]:
     return cases
 
 
-def _topk(
-    head_dim: int, length: int, q_block: int, kv_block: int, blocks: int, gqa: bool = False, decode: bool = False
-) -> Case:
+def _topk(head_dim: int, length: int, q_block: int, kv_block: int, blocks: int, gqa: bool = False) -> Case:
     sides = f"b{q_block}" if q_block == kv_block else f"b{q_block}x{kv_block}"
-    kind = "decode" if decode else "topk"
-    name = f"attn/{kind}/d{head_dim}/s{length}/{sides}/k{blocks}" + ("/gqa32x8" if gqa else "")
+    name = f"attn/topk/d{head_dim}/s{length}/{sides}/k{blocks}" + ("/gqa32x8" if gqa else "")
     heads, kv_heads = (32, 8) if gqa else (2048 // head_dim, None)
-    group = "long" if length > 32768 and not decode else "attention"
+    group = "long" if length > 32768 else "attention"
     lists = {"q_block": q_block, "kv_block": kv_block, "blocks": blocks}
-    q_len = 1 if decode else None
-    return AttentionCase(name, group, length, heads, head_dim, q_len=q_len, kv_heads=kv_heads, **lists)
+    return AttentionCase(name, group, length, heads, head_dim, kv_heads=kv_heads, **lists)
 
 
 def _sparse() -> list[Case]:
@@ -232,7 +228,8 @@ def _sparse() -> list[Case]:
     cases.append(_topk(256, 8192, 128, 128, 16))
     cases.append(_topk(256, 32768, 128, 128, 32))
     cases.append(_topk(128, 32768, 128, 128, 32, gqa=True))
-    cases.append(_topk(128, 131072, 64, 64, 64, gqa=True, decode=True))
+    decoding = {"heads": 32, "kv_heads": 8, "head_dim": 128, "q_len": 1, "q_block": 64, "kv_block": 64, "blocks": 64}
+    cases.append(AttentionCase("attn/decode/d128/s131072/b64/k64/gqa32x8", "attention", 131072, **decoding))
     cases.append(_topk(128, 524288, 128, 128, 32))
     for head_dim, length in ((64, 16384), (64, 131072), (128, 16384), (128, 131072), (128, 524288)):
         group = "long" if length > 32768 else "attention"

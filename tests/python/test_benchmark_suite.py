@@ -75,7 +75,7 @@ def stored(operand, block):
 def test_transposed_operands_are_the_same_matrices(side):
     case = next(case for case in BSR if case.transposed == side)
     case = replace(case, size=8 * case.block, density=0.25, cols=32, device="cpu", dtype="float32")
-    plain, transposed = (inputs.make(replace(case, transposed=t), seed=1).sets[0] for t in ("", side))
+    plain, transposed = (inputs.make(replace(case, transposed=t), seed=1).sets[0] for t in (None, side))
     for one, other in zip(plain, transposed, strict=True):
         dense = [x if isinstance(x, torch.Tensor) else x.to_dense() for x in (one, other)]
         assert torch.equal(*dense)
