@@ -108,9 +108,8 @@ def long_rows_case(rng: np.random.Generator, block: int) -> None:
     check_product(bsr_gemm(matrix, x.cuda(), backend="sm90"), expected, f"long rows {block}")
 
 
-def few_columns_case(rng: np.random.Generator, block: int, free: int) -> None:
-    """So many rows that a tile gets two SMs at most, and with them all of their shared memory."""
-    a, a_full = sparse(rng, 34 * 128, 256, (block, block))
+def few_columns_case(rng: np.random.Generator, block: int, free: int, rows: int) -> None:
+    a, a_full = sparse(rng, rows, 256, (block, block))
     x = half(rng, 256, free)
     check_product(bsr_gemm(a, x.cuda(), backend="sm90"), a_full @ x.double(), f"few columns {block} {free}")
 
@@ -129,8 +128,15 @@ def main(operations: list[str]) -> None:
             long_rows_case(rng, block)
             count += 1
         for block in (16, 32, 64, 128):
-            for free in (16, 128):
-                few_columns_case(rng, block, free)
+            # The kernel of few columns, with one tile in most clusters and with three; the others, two SMs to a tile.
+            for free, rows in (
+                (16, 34 * 128),
+                (128, 34 * 128),
+                (200, 3 * 66 * min(block, 64)),
+                (328, 1024),
+                (328, 4096),
+            ):
+                few_columns_case(rng, block, free, -(-rows // block) * block)
                 count += 1
         for backend in ("sm90", "wmma", "simt", "sm90_dense"):
             for block in (16, 32, 64, 128):

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import reference
 import torch
-from test_bsr_gemm import PRODUCTS, broken_structures, check, dense, sparse
+from product_cases import ONE_SPARSE, PRODUCTS, broken_structures, check, check_in_a_graph, dense, sparse, zipf
 
 from sparsek import BSRMatrix, bsr_gemm
 
 pytestmark = pytest.mark.gpu
 
-ONE_SPARSE = ["sparse_dense", "dense_sparse"]
 BLOCKS = [(rows, cols) for rows in (16, 32, 64, 128) for cols in (16, 32, 64, 128)]
 
 
@@ -53,35 +52,6 @@ def test_alpha_beta(product, free, alpha, beta, out_dtype, rng):
     order = "column" if product == "sparse_dense" else "row"  # k contiguous
     options = {"alpha": alpha, "beta": beta, "out_dtype": out_dtype, "order": order, "density": 0.2, "depth": 72}
     check(product, "sm90", torch.float16, rng, block=(32, 32), free=free, size=(9, 9, 7), **options)
-
-
-def zipf(rng, block_rows, block_cols, block, device):
-    """A float16 matrix whose block row i has block_cols / (i + 1) blocks, in a random order of rows."""
-    counts = rng.permutation([block_cols // (i + 1) for i in range(block_rows)])
-    columns = np.concatenate([rng.permutation(block_cols)[:count] for count in counts])
-    values = torch.from_numpy(rng.standard_normal((len(columns), block, block), dtype=np.float32)).to(device).half()
-    offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(counts)])).to(device)
-    columns = torch.from_numpy(columns.astype(np.int32)).to(device)
-    return BSRMatrix(values, offsets, columns, (block_rows * block, block_cols * block))
-
-
-def check_in_a_graph(matrix, x):
-    """Replays after the values have changed; each gives the same bits."""
-    out = bsr_gemm(matrix, x, backend="sm90")  # makes the plan, which a capture cannot
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        bsr_gemm(matrix, x, out=out, backend="sm90")
-    for _ in range(2):
-        matrix.values.normal_()
-        out.fill_(float("nan"))
-        graph.replay()
-        full = torch.as_tensor(matrix.to_dense())
-        lowprec = reference.matmul(full, x, 1.0, None, 0.0, dtype=torch.float16)
-        reference.assert_close(out, reference.matmul(full, x, 1.0, None, 0.0), lowprec)
-        first = out.clone()
-        for _ in range(20):
-            graph.replay()
-            assert torch.equal(out, first)
 
 
 @pytest.mark.parametrize("block", [16, 64, 128])
@@ -229,34 +199,6 @@ def test_two_sparse_of_more_blocks_than_are_listed_at_once(density, rng):
     check("sparse_sparse", "sm90", torch.float16, rng, block=(16, 16), size=(9, 10, 2100), density=density)
 
 
-@pytest.mark.parametrize("free", [8, 16, 64, 136, 256])
-@pytest.mark.parametrize("block", [16, 32, 64, 128])
-@pytest.mark.parametrize("product", ONE_SPARSE)
-def test_few_columns(product, block, free, rng):
-    """Tiles that the CTAs of a cluster share."""
-    size = (2048 // block, 2048 // block, 1024 // block)
-    check(product, "sm90", torch.float16, rng, block=(block, block), density=0.1, size=size, free=free)
-
-
-@pytest.mark.parametrize("free", [8, 64, 72, 128, 256, 328])
-@pytest.mark.parametrize("block", [16, 32, 64, 128])
-@pytest.mark.parametrize("product", ONE_SPARSE)
-def test_few_columns_of_many_rows(product, block, free, rng):
-    """Tiles of 64 and 128 columns, an SM for each or for a half of its list."""
-    size = (8192 // block, 8192 // block, 512 // block)
-    check(product, "sm90", torch.float16, rng, block=(block, block), density=0.2, size=size, free=free)
-
-
-@pytest.mark.parametrize("out_dtype", [None, torch.float32], ids=["16 bits", "float32"])
-@pytest.mark.parametrize("free", [64, 120, 328])
-@pytest.mark.parametrize("block", [16, 32, 64, 128])
-@pytest.mark.parametrize("product", ONE_SPARSE)
-def test_few_columns_added_to_others(product, block, free, out_dtype, rng):
-    size = (8192 // block, 8192 // block, 512 // block)
-    options = {"density": 0.2, "free": free, "alpha": -0.5, "beta": 0.5, "out_dtype": out_dtype}
-    check(product, "sm90", torch.float16, rng, block=(block, block), size=size, **options)
-
-
 @pytest.mark.parametrize("order", ["row", "column"])
 @pytest.mark.parametrize(("rows", "free", "depth"), [(8, 8, 8), (136, 1352, 264), (1000, 264, 72)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
@@ -264,30 +206,6 @@ def test_few_columns_added_to_others(product, block, free, out_dtype, rng):
 def test_two_dense(out_dtype, beta, dtype, rows, free, depth, order, rng):
     options = {"order": order, "out_dtype": out_dtype, "beta": beta, "free": free, "depth": depth}
     check("dense", "sm90", dtype, rng, block=(8, 8), size=(rows // 8, 1, 1), **options)
-
-
-@pytest.mark.parametrize("free", [16, 256])
-def test_few_columns_each_from_the_one_before(free, rng):
-    """Kernels that start before the one ahead has ended must wait for what it writes."""
-    matrices = [sparse(rng, 64, 64, (64, 64), 0.1, torch.float16, "cuda")[0] for _ in range(8)]
-    x = [dense(rng, 4096, free, torch.float16, "cuda") for _ in range(9)]
-
-    def chain(wait):
-        for i, matrix in enumerate(matrices):
-            bsr_gemm(matrix, x[i], alpha=0.05, out=x[i + 1], backend="sm90")
-            if wait:
-                torch.cuda.synchronize()
-
-    chain(wait=True)
-    expected = x[8].clone()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        chain(wait=False)
-    for _ in range(10):
-        for values in x[1:]:
-            values.fill_(float("nan"))
-        graph.replay()
-        assert torch.equal(x[8], expected)
 
 
 def test_two_sparse_and_sampled_in_a_graph(rng):

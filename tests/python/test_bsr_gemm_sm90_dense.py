@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import reference
 import torch
-from test_bsr_gemm import broken_structures, check, dense, sparse
+from product_cases import broken_structures, check, dense, sparse
 
 from sparsek import bsr_gemm
 

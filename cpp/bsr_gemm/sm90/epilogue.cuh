@@ -52,40 +52,41 @@ __device__ T opaque(T value) {
   return value;
 }
 
-/// Lines of 64 floats, units of 16 bytes permuted against bank conflicts.
-__device__ inline float* staged(unsigned char* staging, int line, int element) {
-  return reinterpret_cast<float*>(staging) + line * 64 + ((element / 4) ^ (line & 7)) * 4 +
-         element % 4;
+/// Lines of `width` floats, units of 16 bytes permuted against bank conflicts.
+__device__ inline float* staged(unsigned char* staging, int width, int line, int element) {
+  return reinterpret_cast<float*>(staging) + line * width +
+         ((element / 4) ^ (line & min(7, width / 4 - 1))) * 4 + element % 4;
 }
 
 /// 64 x kCols sums of a warp group, times alpha: put(row, col, values) gets four that lie beside
-/// each other, along the rows or the columns. 64 columns at a time go through the staging memory.
-template <int kCols, class Acc, class Put>
+/// each other, along the rows or the columns. kStagedCols at a time go through the staging memory.
+template <int kCols, int kStagedCols, class Acc, class Put>
 __device__ void store_by_fours(unsigned char* staging, float alpha, bool rows_inner,
                                std::int32_t num_cols, int barrier, const Acc& acc, const Put& put) {
+  const int width = kStagedCols == 64 || rows_inner ? 64 : kStagedCols;
 #pragma unroll
-  for (int round = 0; round < kCols / 64; ++round) {
-    if (round * 64 >= num_cols) break;
+  for (int round = 0; round < kCols / kStagedCols; ++round) {
+    if (round * kStagedCols >= num_cols) break;
     cutlass::arch::NamedBarrier::sync(128, barrier);  // the last round has been read
     const float factor = opaque(alpha);
     const int thread = opaque(threadIdx.x % 128), warp = thread / 32, lane = thread % 32;
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
+    for (int j = 0; j < kStagedCols / 8; ++j) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int row = warp * 16 + i / 2 * 8 + lane / 4, col = j * 8 + lane % 4 * 2 + i % 2;
-        *staged(staging, rows_inner ? col : row, rows_inner ? row : col) =
-            factor * acc((round * 8 + j) * 4 + i);
+        *staged(staging, width, rows_inner ? col : row, rows_inner ? row : col) =
+            factor * acc((round * (kStagedCols / 8) + j) * 4 + i);
       }
     }
     cutlass::arch::NamedBarrier::sync(128, barrier);
 #pragma unroll 1
-    for (int i = thread; i < 64 * 16; i += 128) {
-      const int line = i / 16, element = i % 16 * 4;
+    for (int i = thread; i < kStagedCols * 16; i += 128) {
+      const int line = i / (width / 4), element = i % (width / 4) * 4;
       float values[4];
       reinterpret_cast<float4&>(values) =
-          *reinterpret_cast<const float4*>(staged(staging, line, element));
-      put(rows_inner ? element : line, round * 64 + (rows_inner ? line : element), values);
+          *reinterpret_cast<const float4*>(staged(staging, width, line, element));
+      put(rows_inner ? element : line, round * kStagedCols + (rows_inner ? line : element), values);
     }
   }
 }
@@ -132,20 +133,20 @@ __device__ void put_four(const P& p, std::int64_t at, std::int64_t c_at, std::in
 /// Writes the 64 rows that one warp group has summed: alpha * sum + beta * c. The sums go through
 /// shared memory, some columns at a time. `first_row` counts the rows as they lie in the groups,
 /// which is not where they lie in the result; `own_row` is row_of_thread of it.
-template <class C>
+template <class C, class P = Params>
 class Epilogue {
  public:
   using Element = typename C::Element;
   static constexpr int kRows = 64;
 
   /// The first row of the result that this thread stores, read from memory.
-  static __device__ std::int32_t row_of_thread(const Params& p, std::int32_t first_row) {
+  static __device__ std::int32_t row_of_thread(const P& p, std::int32_t first_row) {
     const int thread = threadIdx.x % 128;
     return row_of(p, first_row + (p.rows_inner ? thread % 8 * 8 : thread / 32 * 16));
   }
 
   template <class Acc>
-  static __device__ void run(const Params& p, unsigned char* staging, std::int32_t first_row,
+  static __device__ void run(const P& p, unsigned char* staging, std::int32_t first_row,
                              std::int32_t own_row, std::int32_t first_col, int barrier,
                              const Acc& acc) {
     const bool in_units = p.aligned && (p.rows_inner || p.cols % 8 == 0);
@@ -159,10 +160,14 @@ class Epilogue {
   }
 
  private:
-  static __device__ std::int32_t row_of(const Params& p, std::int32_t row) {
-    if (!C::kOneSparse || p.lists.rows == nullptr) return row;
-    const std::int32_t block = __ldg(p.lists.rows + (row >> p.log2_block_rows));
-    return (block << p.log2_block_rows) + (row & ((1 << p.log2_block_rows) - 1));
+  static __device__ std::int32_t row_of(const P& p, std::int32_t row) {
+    if constexpr (C::kOneSparse) {
+      if (p.lists.rows == nullptr) return row;
+      const std::int32_t block = __ldg(p.lists.rows + (row >> p.log2_block_rows));
+      return (block << p.log2_block_rows) + (row & ((1 << p.log2_block_rows) - 1));
+    } else {
+      return row;
+    }
   }
 
   /// Where 16 bytes of a line of 128 lie: permuted against bank conflicts.
@@ -174,7 +179,7 @@ class Epilogue {
   /// contiguous in the result, so its lines are columns, and every warp needs what the others have.
   /// Not by TMA: its stores would queue behind the loads of the next tile.
   template <bool kAcross, class Acc>
-  static __device__ void store_units(const Params& p, unsigned char* staging, std::int32_t own_row,
+  static __device__ void store_units(const P& p, unsigned char* staging, std::int32_t own_row,
                                      std::int32_t first_col, int barrier, const Acc& acc) {
     constexpr int kCols = C::kTileCols < 128 ? C::kTileCols : 128;  // in one round
     const auto sync = [&] {
@@ -237,16 +242,17 @@ class Epilogue {
 
   /// Any result, in float32.
   template <class Acc>
-  static __device__ void store(const Params& p, unsigned char* staging, std::int32_t first_row,
+  static __device__ void store(const P& p, unsigned char* staging, std::int32_t first_row,
                                std::int32_t first_col, int barrier, const Acc& acc) {
-    store_by_fours<C::kTileCols>(staging, p.alpha, p.rows_inner, p.cols - first_col, barrier, acc,
-                                 [&](std::int32_t row, std::int32_t col, float (&values)[4]) {
-                                   write_four(p, first_row + row, first_col + col, values);
-                                 });
+    store_by_fours<C::kTileCols, C::kStagedCols>(
+        staging, p.alpha, p.rows_inner, p.cols - first_col, barrier, acc,
+        [&](std::int32_t row, std::int32_t col, float (&values)[4]) {
+          write_four(p, first_row + row, first_col + col, values);
+        });
   }
 
   /// As far as the result goes.
-  static __device__ void write_four(const Params& p, std::int32_t row_in_groups, std::int32_t col,
+  static __device__ void write_four(const P& p, std::int32_t row_in_groups, std::int32_t col,
                                     float (&values)[4]) {
     const std::int32_t row = row_of(p, row_in_groups);
     if (row >= p.rows || col >= p.cols) return;

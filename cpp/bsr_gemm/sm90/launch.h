@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include "bsr_gemm/sm90/config.h"
+#include "bsr_gemm/sm90/few_params.h"
 #include "bsr_gemm/sm90/params.h"
 #include "sparsek/types.h"
 
@@ -27,6 +28,11 @@ void launch_64(const KernelKey& key, const Params& params, int num_sms, cudaStre
 void launch_long_16(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream);
 void launch_long_32(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream);
 void launch_long_64(const KernelKey& key, const Params& params, int num_sms, cudaStream_t stream);
+
+/// Few columns, all of which are a tile.
+void launch_few_16(const KernelKey& key, const FewParams& params, int num_sms, cudaStream_t stream);
+void launch_few_32(const KernelKey& key, const FewParams& params, int num_sms, cudaStream_t stream);
+void launch_few_64(const KernelKey& key, const FewParams& params, int num_sms, cudaStream_t stream);
 
 /// Two sparse operands, `key.dense` being the major of the second: one CTA for each tile.
 void launch_pairs_float16(const KernelKey& key, const Params& params, cudaStream_t stream);

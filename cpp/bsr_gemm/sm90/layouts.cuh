@@ -15,6 +15,21 @@ constexpr cute::GMMA::Major gmma(Major major) {
   return major == Major::k ? cute::GMMA::Major::K : cute::GMMA::Major::MN;
 }
 
+/// Lines of kInner contiguous elements, swizzled over their width as TMA does.
+template <class Element, Major kMajor, int kInner>
+constexpr auto operand_atom() {
+  using namespace cute;
+  if constexpr (kMajor == Major::k) {
+    if constexpr (kInner == 16) return GMMA::Layout_K_SW32_Atom<Element>{};
+    if constexpr (kInner == 32) return GMMA::Layout_K_SW64_Atom<Element>{};
+    if constexpr (kInner == 64) return GMMA::Layout_K_SW128_Atom<Element>{};
+  } else {
+    if constexpr (kInner == 16) return GMMA::Layout_MN_SW32_Atom<Element>{};
+    if constexpr (kInner == 32) return GMMA::Layout_MN_SW64_Atom<Element>{};
+    if constexpr (kInner == 64) return GMMA::Layout_MN_SW128_Atom<Element>{};
+  }
+}
+
 /// The shared memory of a stage. A TMA box lands as lines of contiguous elements, swizzled over
 /// their width:
 ///   k contiguous            (64 / inner) slices of `rows` lines of `inner` elements
@@ -30,30 +45,17 @@ struct Layouts {
   static constexpr int kDenseInner =
       kDenseInSlices || (kSampled && C::kDense == Major::k) ? 64 : C::kInner;
 
-  template <Major kMajor, int kInner>
-  static constexpr auto atom() {
-    using namespace cute;
-    if constexpr (kMajor == Major::k) {
-      if constexpr (kInner == 16) return GMMA::Layout_K_SW32_Atom<Element>{};
-      if constexpr (kInner == 32) return GMMA::Layout_K_SW64_Atom<Element>{};
-      if constexpr (kInner == 64) return GMMA::Layout_K_SW128_Atom<Element>{};
-    } else {
-      if constexpr (kInner == 16) return GMMA::Layout_MN_SW32_Atom<Element>{};
-      if constexpr (kInner == 32) return GMMA::Layout_MN_SW64_Atom<Element>{};
-      if constexpr (kInner == 64) return GMMA::Layout_MN_SW128_Atom<Element>{};
-    }
-  }
-
   template <Major kMajor, int kInner, int kRows>
   static constexpr auto operand() {
     using namespace cute;
     using Order = conditional_t<kMajor == Major::k, Step<_1, _2>, Step<_2, _1>>;
-    return tile_to_shape(atom<kMajor, kInner>(), Shape<Int<kRows>, Int<kTileK>>{}, Order{});
+    return tile_to_shape(operand_atom<Element, kMajor, kInner>(), Shape<Int<kRows>, Int<kTileK>>{},
+                         Order{});
   }
   static constexpr auto dense() {
     using namespace cute;
     if constexpr (kDenseInSlices) {
-      const auto slice = tile_to_shape(atom<Major::free, 64>(),
+      const auto slice = tile_to_shape(operand_atom<Element, Major::free, 64>(),
                                        Shape<Int<C::kTileCols>, Int<C::kInner>>{}, Step<_2, _1>{});
       return tile_to_shape(slice, Shape<Int<C::kTileCols>, Int<kTileK>>{});
     } else {

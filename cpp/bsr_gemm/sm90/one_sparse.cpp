@@ -4,6 +4,7 @@
 
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/products.h"
+#include "bsr_gemm/sm90/sides.h"
 #include "bsr_gemm/sm90/stretches.h"
 #include "bsr_gemm/sm90/tile_choice.h"
 #include "core/cuda_check.h"
@@ -16,39 +17,6 @@ namespace {
 constexpr int kWideTile = 256;
 constexpr int kUnit = 8;  // elements in 16 bytes, of which all strides are multiples
 constexpr std::size_t kBytesOfFlags = 8192;  // one for each warp group of each worker
-
-/// The product with the sparse operand on the left: out^T = b^T a^T where b is the sparse one.
-struct Sides {
-  OperandSide side;
-  BlockShape block;         // (rows, k)
-  std::int64_t rows, cols;  // of the result
-  double density;
-  Access sparse, dense;
-  int sparse_k_axis, dense_k_axis;
-  const char *sparse_name, *dense_name;
-};
-
-Sides sides_of(const Problem& p) {
-  if (p.product == Product::sparse_dense) {
-    return {OperandSide::left, p.a_block, p.m, p.n, p.a_density, p.a_access,
-            p.b_access,        2,         0,   "a", "b"};
-  }
-  return {OperandSide::right,
-          {p.b_block.cols, p.b_block.rows},
-          p.n,
-          p.m,
-          p.b_density,
-          p.b_access,
-          p.a_access,
-          1,
-          1,
-          "b",
-          "a"};
-}
-
-int inner_of(const BlockShape& block) {
-  return static_cast<int>(std::min({block.rows, block.cols, std::int64_t{64}}));
-}
 
 TileChoice tile_of(const Problem& p) {
   const Sides s = sides_of(p);
@@ -73,28 +41,13 @@ void set_sparse(const Sides& s, const TensorView& values, const KernelKey& key, 
   params->sparse_map = block_map(s.sparse_name, values, s.sparse_k_axis, key.sparse, key.inner);
 }
 
-void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, Params* params) {
-  const int k_axis = s.dense_k_axis, col_axis = 1 - k_axis;
-  const std::int64_t k = dense.shape[k_axis], stride = dense.stride[k_axis];
-  params->dense_in_chunks = key.dense == Major::free && s.cols % 64 == 0;
-  const auto map = [&](std::initializer_list<MapAxis> axes) {
-    return make_tensor_map(s.dense_name, key.dtype, dense.data, axes, L2Fetch::bytes_128);
-  };
-  params->dense_map =
-      key.dense == Major::k
-          ? map({{k, 1, key.inner}, {s.cols, dense.stride[col_axis], key.tile_cols}})
-      : params->dense_in_chunks
-          ? map({{64, 1, 64}, {k, stride, key.inner}, {s.cols / 64, 64, key.tile_cols / 64}})
-          : map({{s.cols, 1, 64}, {k, stride, key.inner}, {1, 64, 1}});
-}
-
 }  // namespace
 
 std::size_t bytes_of_sums(const Problem& p) {
   const Sides s = sides_of(p);
   const std::int64_t workers = p.device.num_sms;
-  if (tile_of(p).cols < kWideTile) return 0;        // clusters share their lists
-  if (num_tiles(p, kWideTile) < workers) return 0;  // what the sums need takes longer
+  if (takes_few(p) || tile_of(p).cols < kWideTile) return 0;  // clusters share their lists
+  if (num_tiles(p, kWideTile) < workers) return 0;            // what the sums need takes longer
   const std::int64_t block_cols = p.k / s.block.cols;
   const std::int64_t block_rows = ceil_div(s.rows, s.block.rows);
   const std::int64_t groups = ceil_div(s.rows, kTileRows);
@@ -117,14 +70,11 @@ std::int64_t num_tiles(const Problem& p, int tile_cols) {
 void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   if (p.m == 0 || p.n == 0) return;
   const Sides s = sides_of(p);
+  if (takes_few(p)) return run_few(p, args);
   const bool left = s.side == OperandSide::left;
   const BsrMatrixView& matrix = left ? *args.a.sparse : *args.b.sparse;
 
-  KernelKey key;
-  key.dtype = p.dtype;
-  key.sparse = major_of(s.sparse, s.sparse_k_axis);
-  key.dense = major_of(s.dense, s.dense_k_axis);
-  key.inner = inner_of(s.block);
+  KernelKey key = key_of(p, s);
   const TileChoice tile = tile_of(p);
   key.tile_cols = tile.cols;
   key.stages = tile.stages;

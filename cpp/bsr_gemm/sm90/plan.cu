@@ -1,14 +1,14 @@
 // The merged block lists of groups of block rows (of block columns for a right operand), longest
 // group first: count the entries of each group, place the groups, fill their lists, and say which
-// CTA takes which tiles.
+// CTA takes which tiles; for products with few columns also what each of their CTAs does.
 
-#include "bsr_gemm/sm90/config.h"
+#include "bsr_gemm/sm90/few_deal.cuh"
 #include "bsr_gemm/sm90/plan.h"
+#include "bsr_gemm/sm90/plan_arrays.cuh"
 #include "bsr_gemm/sm90/schedule.cuh"
 #include "bsr_gemm/sm90/similar.cuh"
 #include "bsr_gemm/sm90/stretches.h"
 #include "core/cuda_check.h"
-#include "core/device.h"
 #include "core/integers.h"
 
 namespace sparsek::bsr::sm90 {
@@ -29,117 +29,6 @@ struct Structure {
   const std::int32_t* order;
   const std::int32_t* place_of;
 };
-
-struct Arrays {
-  RowGroup* groups;
-  std::int64_t* begins;  // see Lists
-  std::uint32_t* bits;
-  std::int32_t* lengths;
-  std::int32_t* cols;
-  std::int32_t* values;
-  std::size_t bytes_of_lists;  // all of these
-  SimilarArrays similar;       // null where the groups are of neighbours
-  ScheduleArrays schedule;
-};
-
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-std::int64_t num_rows(const BsrMatrixView& m, OperandSide side) {
-  return side == OperandSide::left ? m.num_block_rows() : m.num_block_cols();
-}
-
-std::int64_t num_groups(const BsrMatrixView& m, OperandSide side) {
-  return ceil_div(num_rows(m, side), rows_in_group(m, side));
-}
-
-/// The persistent CTAs that walk the tiles.
-int num_workers(const BsrMatrixView& m) { return device_info(m.values.device).num_sms; }
-
-std::int64_t bit_words(const BsrMatrixView& m, OperandSide side) {
-  return ceil_div(side == OperandSide::left ? m.num_block_cols() : m.num_block_rows(), 32);
-}
-
-std::int64_t num_windows(const BsrMatrixView& m, OperandSide side) {
-  return ceil_div(num_rows(m, side), kWindow);
-}
-
-std::size_t words_of_bits(const BsrMatrixView& m, OperandSide side) {
-  return static_cast<std::size_t>(num_windows(m, side) * bit_words(m, side)) * kWindow;
-}
-
-constexpr std::size_t kMostBits = std::size_t{1} << 29;  // of all rows: 64 MB
-
-/// Where a row is a group by itself nothing is to be grouped, and where the matrix is very large
-/// its neighbours are.
-bool finds_similar(const BsrMatrixView& m, OperandSide side) {
-  return rows_in_group(m, side) > 1 && words_of_bits(m, side) <= kMostBits / 32;
-}
-
-/// Takes parts of a plan's memory one behind the other.
-class Memory {
- public:
-  explicit Memory(void* begin) : begin_(static_cast<char*>(begin)) {}
-
-  template <class T>
-  T* take(std::size_t count) {
-    T* const part = reinterpret_cast<T*>(begin_ + taken_);
-    taken_ += aligned(count * sizeof(T));
-    return part;
-  }
-  std::size_t taken() const { return taken_; }
-
- private:
-  char* begin_;
-  std::size_t taken_ = 0;
-};
-
-/// Lists of neighbours have a schedule only where there are no others.
-Arrays take_arrays(const BsrMatrixView& m, OperandSide side, Grouping grouping, Memory* memory) {
-  const std::int64_t count = num_groups(m, side);
-  const auto groups = static_cast<std::size_t>(count);
-  const auto entries = static_cast<std::size_t>(m.nnz());
-  const std::size_t before = memory->taken();
-  Arrays arrays{};
-  arrays.groups = memory->take<RowGroup>(groups);
-  arrays.begins = memory->take<std::int64_t>(groups + 1);
-  arrays.bits = memory->take<std::uint32_t>(groups * static_cast<std::size_t>(bit_words(m, side)));
-  arrays.lengths = memory->take<std::int32_t>(groups);
-  arrays.cols = memory->take<std::int32_t>(entries);
-  arrays.values =
-      memory->take<std::int32_t>(entries * static_cast<std::size_t>(rows_in_group(m, side)));
-  arrays.bytes_of_lists = memory->taken() - before;
-  const int workers = num_workers(m);
-  const std::int64_t scheduled = count * scheduled_panels(count, workers);
-  if (scheduled > 0 && (grouping == Grouping::similar || !finds_similar(m, side))) {
-    arrays.schedule.begins = memory->take<std::int32_t>(static_cast<std::size_t>(workers) + 1);
-    arrays.schedule.tiles = memory->take<std::int32_t>(static_cast<std::size_t>(scheduled));
-  }
-  if (grouping == Grouping::similar) {
-    const auto windows = static_cast<std::size_t>(num_windows(m, side));
-    arrays.similar.bits = memory->take<std::uint32_t>(words_of_bits(m, side));
-    arrays.similar.seen =
-        memory->take<std::uint32_t>(windows * static_cast<std::size_t>(bit_words(m, side)) * 2);
-    arrays.similar.order = memory->take<std::int32_t>(windows * kWindow);
-    arrays.similar.place_of = memory->take<std::int32_t>(windows * kWindow);
-  }
-  return arrays;
-}
-
-/// All arrays of a plan: those of neighbours, and those of similar rows where these are found.
-struct PlanArrays {
-  Arrays neighbours, similar;
-  std::size_t bytes;
-};
-
-PlanArrays arrays_of(const BsrMatrixView& m, OperandSide side, void* begin) {
-  Memory memory(begin);
-  PlanArrays arrays{};
-  arrays.neighbours = take_arrays(m, side, Grouping::neighbours, &memory);
-  arrays.similar =
-      finds_similar(m, side) ? take_arrays(m, side, Grouping::similar, &memory) : arrays.neighbours;
-  arrays.bytes = memory.taken();
-  return arrays;
-}
 
 __device__ std::int32_t value_of(const Structure& s, std::int64_t entry) {
   const std::int64_t value = s.value_indices != nullptr ? s.value_indices[entry] : entry;
@@ -269,11 +158,6 @@ __global__ void place_kernel(const Arrays arrays, std::int32_t count, std::int64
 
 }  // namespace
 
-int rows_in_group(const BsrMatrixView& matrix, OperandSide side) {
-  const std::int64_t rows = side == OperandSide::left ? matrix.block_rows() : matrix.block_cols();
-  return rows >= kTileRows ? 1 : static_cast<int>(kTileRows / rows);
-}
-
 std::size_t plan_bytes(const BsrMatrixView& matrix, OperandSide side) {
   return arrays_of(matrix, side, nullptr).bytes;
 }
@@ -295,11 +179,17 @@ Lists lists_of(const BsrMatrixView& matrix, OperandSide side, Grouping grouping,
            scheduled_panels(num_groups(matrix, side), workers)}};
 }
 
+FewDeal deal_of(const BsrMatrixView& matrix, OperandSide side, const void* memory) {
+  const FewDealArrays deal = arrays_of(matrix, side, const_cast<void*>(memory)).deal;
+  return {deal.shares, deal.squares, deal.parts};
+}
+
 namespace {
 
 void make_lists(const BsrMatrixView& matrix, OperandSide side, const Structure& structure,
                 const Arrays& arrays, cudaStream_t stream) {
-  const auto groups = static_cast<unsigned>(num_groups(matrix, side));
+  const auto groups =
+      static_cast<unsigned>(ceil_div(num_rows(matrix, side), structure.rows_in_group));
   list_kernel<false><<<groups, kListThreads, 0, stream>>>(structure, arrays);
   place_kernel<<<(groups + 127) / 128, 128, 0, stream>>>(arrays, static_cast<std::int32_t>(groups),
                                                          matrix.nnz());
@@ -317,6 +207,20 @@ void make_schedule(const BsrMatrixView& matrix, OperandSide side, const Arrays& 
   schedule_kernel<<<1, kScheduleThreads, 0, stream>>>(
       arrays.groups, static_cast<std::int32_t>(groups), panels, workers,
       static_cast<float>(Stretches::fixed(log2_of(block_k))), arrays.schedule);
+}
+
+void make_deal(const BsrMatrixView& matrix, OperandSide side, const PlanArrays& arrays,
+               cudaStream_t stream) {
+  const FewShape few = few_shape(matrix, side);
+  const std::int64_t num_k =
+      side == OperandSide::left ? matrix.num_block_cols() : matrix.num_block_rows();
+  const FewLists lists{arrays.alone.groups,  arrays.alone.cols,
+                       arrays.alone.values,  static_cast<std::int32_t>(few.tiles),
+                       log2_of(few.side),    log2_of(few.block_rows),
+                       log2_of(few.block_k), static_cast<std::int32_t>(num_k * few.block_k)};
+  const int ctas = num_few_ctas(matrix);
+  deal_parts_kernel<<<ctas, 32, 0, stream>>>(lists, arrays.deal);
+  deal_squares_kernel<<<ctas, kDealThreads, 0, stream>>>(lists, arrays.deal);
 }
 
 /// For similar rows the lists of neighbours once more, which lie in the same way, and their order.
@@ -361,6 +265,12 @@ void make_plan(const BsrMatrixView& matrix, OperandSide side, PlanEffort effort,
                       nullptr,
                       nullptr};
   make_lists(matrix, side, structure, arrays.neighbours, stream);
+  if (arrays.deal.shares != nullptr) {
+    Structure alone = structure;
+    alone.rows_in_group = 1;
+    if (structure.rows_in_group > 1) make_lists(matrix, side, alone, arrays.alone, stream);
+    make_deal(matrix, side, arrays, stream);
+  }
   const bool similar = finds_similar(matrix, side);
   if (similar && effort == PlanEffort::low) {
     keep_order(matrix, side, arrays, stream);

@@ -5,13 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "bsr_gemm/sm90/few_params.h"
 #include "bsr_gemm/sm90/params.h"
 #include "sparsek/bsr_gemm.h"
 
 namespace sparsek::bsr::sm90 {
-
-/// Block rows that make a tile together, or block columns for a right operand.
-int rows_in_group(const BsrMatrixView& matrix, OperandSide side);
 
 /// Which rows make a group.
 ///   neighbours  those beside each other
@@ -28,5 +26,8 @@ void make_plan(const BsrMatrixView& matrix, OperandSide side, PlanEffort effort,
 /// Where in its memory the parts of a plan lie.
 Lists lists_of(const BsrMatrixView& matrix, OperandSide side, Grouping grouping,
                const void* memory);
+
+/// What the CTAs of a product with few columns do; null where few_takes_rows says no.
+FewDeal deal_of(const BsrMatrixView& matrix, OperandSide side, const void* memory);
 
 }  // namespace sparsek::bsr::sm90

@@ -16,6 +16,10 @@ void run_pairs(const Problem& problem, const BsrGemmArgs& args);
 void run_sampled(const Problem& problem, const BsrGemmArgs& args);
 void run_dense(const Problem& problem, const BsrGemmArgs& args);
 
+/// A product with one sparse operand and few columns, which run_one_sparse leaves to run_few.
+bool takes_few(const Problem& problem);
+void run_few(const Problem& problem, const BsrGemmArgs& args);
+
 /// Tiles of 128 rows of the sparse operand and `tile_cols` columns.
 std::int64_t num_tiles(const Problem& problem, int tile_cols);
 
@@ -43,16 +47,17 @@ void set_factors(const Problem& p, const BsrGemmArgs& args, bool rows_inner, P* 
 }
 
 /// A dense result, and c.
-inline void set_out(const Problem& p, const BsrGemmArgs& args, bool rows_first, Params* params) {
+template <class P>
+void set_out(const Problem& p, const BsrGemmArgs& args, bool rows_first, P* params) {
   params->out = matrix_of(args.out.dense, rows_first);
   if (args.beta != 0) params->c = matrix_of(args.c.dense, rows_first);
   set_factors(p, args, (p.out_access.axis == 0) == rows_first, params);
 }
 
 /// Boxes of blocks of (nnz, bm, bk) values, of which axis `k_axis` is that of k. Where k is
-/// contiguous they have up to `most_rows` rows.
+/// contiguous they have up to `most_rows` rows, else up to `most_k` of k.
 inline CUtensorMap block_map(const char* name, const TensorView& values, int k_axis, Major major,
-                             int inner, int most_rows = kGroupRows) {
+                             int inner, int most_rows = kGroupRows, int most_k = kTileK) {
   const int row_axis = 3 - k_axis;
   const auto box = [](std::int64_t extent, int most) {
     return static_cast<int>(std::min<std::int64_t>(extent, most));
@@ -66,7 +71,7 @@ inline CUtensorMap block_map(const char* name, const TensorView& values, int k_a
                    L2Fetch::bytes_128)
              : make_tensor_map(
                    name, values.dtype, values.data,
-                   {{rows, 1, inner}, {k, values.stride[k_axis], box(k, kTileK)}, blocks},
+                   {{rows, 1, inner}, {k, values.stride[k_axis], box(k, most_k)}, blocks},
                    L2Fetch::bytes_128);
 }
 

@@ -75,7 +75,7 @@ class SampledConsumer {
     const int log2_rows = p_.log2_block_rows, log2_cols = p_.log2_block_cols;
     const int log2_rows_in_group = max(0, 7 - log2_rows);
     const std::int32_t num_cols = tile.count << log2_cols;
-    store_by_fours<kCols>(
+    store_by_fours<kCols, 64>(
         smem_.staging_of(group_), p_.alpha, p_.rows_inner, num_cols, 1 + group_, acc,
         [&](std::int32_t row, std::int32_t col, float (&values)[4]) {
           row += group_ * kGroupRows;

@@ -1,6 +1,7 @@
 #include "bsr_gemm/sm90/tile_choice.h"
 
 #include "bsr_gemm/sm90/config.h"
+#include "bsr_gemm/sm90/few_config.h"
 #include "core/integers.h"
 
 namespace sparsek::bsr::sm90 {
@@ -30,6 +31,17 @@ TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int inner, int nu
   const int split = split_of(tiles(64), kMostParts, num_sms);
   const bool deep = tiles(64) * split <= num_sms && split <= kMostPartsDeep;
   return {64, deep ? kStages64 : kStages64OfTwo, split};
+}
+
+bool few_columns_pay(std::int64_t rows, std::int64_t k, std::int64_t cols, int inner,
+                     double density, int num_sms) {
+  if (cols > kFewMostCols || !few_takes_rows(rows, inner, num_sms)) return false;
+  if (inner == 16 && density >= 0.5) return false;
+  // Of blocks and dense rows, from L2. Beyond it merged lists pay, which read fewer dense rows.
+  constexpr double kMostBytes = 3e8;
+  const double bytes = 2 * density * static_cast<double>(rows) * static_cast<double>(k) *
+                       (1 + static_cast<double>(cols) / inner);
+  return cols <= 64 || bytes <= kMostBytes;
 }
 
 }  // namespace sparsek::bsr::sm90

@@ -20,4 +20,9 @@ constexpr int kStages256 = 4, kStages128 = 6, kStages64 = 8, kStages64OfTwo = 4;
 /// it.
 TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int inner, int num_sms);
 
+/// Whether the kernel for few columns (few_kernel.cuh) is the faster one, which reads the dense
+/// rows anew for each block. `inner` as above, `density` that of the blocks.
+bool few_columns_pay(std::int64_t rows, std::int64_t k, std::int64_t cols, int inner,
+                     double density, int num_sms);
+
 }  // namespace sparsek::bsr::sm90

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bsr_gemm/backends.h"
+#include "bsr_gemm/sm90/few_config.h"
 #include "bsr_gemm/sm90/pair_rounds.h"
 #include "bsr_gemm/sm90/products.h"
 #include "bsr_gemm/sm90/stretches.h"
@@ -100,6 +101,37 @@ void test_shared_tiles_fill_the_chip() {
       }
     }
   }
+}
+
+bool few(std::int64_t rows, std::int64_t cols, int inner = 64, double density = 0.1) {
+  return sm90::few_columns_pay(rows, 8192, cols, inner, density, 132);
+}
+
+void test_few_columns_where_they_pay() {
+  CHECK(few(8192, 1) && few(8192, 256) && !few(8192, 257));
+  CHECK(few(3200, 64) && !few(3136, 64));      // rows for 50 of 66 clusters
+  CHECK(few(135168, 64) && !few(135232, 64));  // 32 tiles for each
+  CHECK(few(8192, 256, 64, 0.25) && !few(8192, 256, 64, 0.5) && few(8192, 64, 64, 1.0));
+  CHECK(few(8192, 256, 32) && !few(8192, 256, 32, 0.25));
+  CHECK(few(8192, 64, 16, 0.25) && !few(8192, 64, 16, 0.5));
+}
+
+template <int kSide>
+void check_few_layouts() {
+  using C = sm90::FewConfig<std::uint16_t, sm90::Major::k, sm90::Major::k, kSide>;
+  for (int groups = 1; groups <= sm90::kFewMostGroups; ++groups) {
+    for (const bool apart : {false, true}) {
+      const sm90::FewLayout<C> layout{groups, apart};
+      CHECK(layout.bytes() <= 232448);  // of a CTA on Hopper
+      CHECK(layout.stages() >= 3 && layout.stages() <= sm90::kFewMostStages);
+    }
+  }
+}
+
+void test_few_columns_fit_in_shared_memory() {
+  check_few_layouts<16>();
+  check_few_layouts<32>();
+  check_few_layouts<64>();
 }
 
 /// The CTAs of a product of two sparse operands take every tile once, and the later ones no more
@@ -214,6 +246,8 @@ int main() {
   test_declines_with_the_reason();
   test_tiles_are_as_wide_as_fill_the_chip();
   test_shared_tiles_fill_the_chip();
+  test_few_columns_where_they_pay();
+  test_few_columns_fit_in_shared_memory();
   test_rounds_cover_the_tiles();
   test_stretches_cover_the_lists();
   test_room_for_long_rows();

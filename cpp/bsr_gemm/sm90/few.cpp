@@ -1,0 +1,56 @@
+#include "bsr_gemm/sm90/few_params.h"
+#include "bsr_gemm/sm90/plan.h"
+#include "bsr_gemm/sm90/products.h"
+#include "bsr_gemm/sm90/sides.h"
+#include "bsr_gemm/sm90/tile_choice.h"
+#include "core/cuda_check.h"
+#include "core/integers.h"
+#include "core/log.h"
+#include "core/message.h"
+
+namespace sparsek::bsr::sm90 {
+
+bool takes_few(const Problem& p) {
+  const Sides s = sides_of(p);
+  return few_columns_pay(s.rows, p.k, s.cols, inner_of(s.block), s.density, p.device.num_sms);
+}
+
+void run_few(const Problem& p, const BsrGemmArgs& args) {
+  const Sides s = sides_of(p);
+  const bool left = s.side == OperandSide::left;
+  const BsrMatrixView& matrix = left ? *args.a.sparse : *args.b.sparse;
+  const TensorView& values = matrix.values;
+
+  KernelKey key = key_of(p, s);
+  const int groups = static_cast<int>(ceil_div(s.cols, 64));
+  key.tile_cols = 64 * groups;
+
+  FewParams params{};
+  params.deal = deal_of(matrix, s.side, left ? args.a_plan : args.b_plan);
+  params.staging_apart = few_staging_apart(s.rows, key.inner, p.device.num_sms);
+  params.block_k_mask = static_cast<std::int32_t>(s.block.cols - 1);
+  params.rows = static_cast<std::int32_t>(s.cols);
+  params.cols = static_cast<std::int32_t>(s.rows);
+  if (values.shape[0] > 0) {
+    params.sparse_map = block_map(s.sparse_name, values, s.sparse_k_axis, key.sparse, key.inner,
+                                  key.inner, key.inner);
+  }
+  set_dense(s, left ? args.b.dense : args.a.dense, key, &params);
+  set_out(p, args, !left, &params);
+  // Stores take 16 of the result's columns at a time.
+  params.aligned = params.aligned && s.cols % 16 == 0;
+
+  if (log_enabled()) {
+    log_once(cat("bsr_gemm sm90 few columns tile=", key.inner, "x", key.tile_cols, "x", kTileK,
+                 " sparse=", key.sparse == Major::k ? "k" : "rows",
+                 " dense=", key.dense == Major::k ? "k" : "cols", " tiles=", s.rows / key.inner,
+                 " clusters=", few_clusters(p.device.num_sms)));
+  }
+  const DeviceGuard guard(p.device.device);
+  const auto launch = key.inner == 16   ? launch_few_16
+                      : key.inner == 32 ? launch_few_32
+                                        : launch_few_64;
+  launch(key, params, p.device.num_sms, static_cast<cudaStream_t>(args.stream));
+}
+
+}  // namespace sparsek::bsr::sm90

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cutlass/arch/barrier.h>
+
+#include "bsr_gemm/sm90/begin.cuh"
+#include "bsr_gemm/sm90/few_consumer.cuh"
+#include "bsr_gemm/sm90/few_producer.cuh"
+#include "primitives/ptx.cuh"
+
+namespace sparsek::bsr::sm90 {
+
+/// Clusters of two CTAs, one on an SM: a warp group for each 64 columns, and one that loads.
+template <class C>
+__global__ void __launch_bounds__(few_threads(kFewMostGroups), 1)
+    few_kernel(const __grid_constant__ FewParams p) {
+  extern __shared__ unsigned char raw_smem[];
+  const int groups = static_cast<int>(blockDim.x - 32 * kFewProducers) / 128, group = warp_group();
+  const FewStorage<C> smem(raw_smem, groups, p);
+  if (threadIdx.x == 128 * groups) {
+    cute::prefetch_tma_descriptor(&p.sparse_map);
+    cute::prefetch_tma_descriptor(&p.dense_map);
+  }
+  if (threadIdx.x == 0) {
+#pragma unroll
+    for (int i = 0; i < kFewMostStages; ++i) {
+      cutlass::arch::ClusterBarrier::init(smem.full(i), 1);
+      cutlass::arch::ClusterBarrier::init(smem.empty(i), 4 * groups);
+    }
+#pragma unroll
+    for (int i = 0; i < kFewMostGroups; ++i) {
+      cutlass::arch::ClusterBarrier::init(smem.sums_full(i), 1);
+    }
+    cutlass::arch::fence_barrier_init();
+#pragma unroll
+    for (int i = 0; i < kFewMostGroups; ++i) {
+      arrive_expecting(smem.sums_full(i), C::kBytesOfSums);
+    }
+  }
+  __syncthreads();
+  // The other CTA may send once all have arrived. All wait, though few will send: a barrier at
+  // which some only arrive hangs under compute-sanitizer's racecheck.
+  cute::cluster_arrive_relaxed();
+  ptx::griddepcontrol_wait();
+  ptx::griddepcontrol_launch_dependents();
+  if (group == groups) {
+    FewProducer<C>(p, smem).run();
+  } else {
+    FewConsumer<C>(p, smem, group).run();
+  }
+}
+
+}  // namespace sparsek::bsr::sm90

@@ -1,0 +1,62 @@
+#pragma once
+
+#include "bsr_gemm/sm90/few_config.h"
+#include "bsr_gemm/sm90/params.h"
+
+namespace sparsek::bsr::sm90 {
+
+// What each CTA of the kernel for few columns does, written down with the plan (few_deal.cuh): what
+// a CTA begins with lies where it need not be looked for.
+
+/// A square of a block, and of the dense operand the rows that belong to it.
+struct alignas(8) FewSquare {
+  std::int32_t value;  // -1: none, zeros
+  std::int32_t k;      // beside it in the bits below kFewInRow: which tile of the block row
+};
+constexpr std::int32_t kFewInRow = 16;
+
+/// All squares of a CTA, in the order in which it takes them.
+struct alignas(16) FewShare {
+  std::int64_t begin;
+  std::int32_t squares;  // whole stages
+  std::int32_t padding;
+  FewSquare first[32];  // once more
+};
+
+/// What a CTA multiplies for a tile.
+struct alignas(16) FewPart {
+  std::int32_t row;  // the tile's first one; kNoPart behind the last part
+  std::int32_t stages;
+  std::int32_t shared;  // the other CTA of the cluster has the rest: 0 or 1
+  std::int32_t padding;
+};
+constexpr std::int32_t kNoPart = -1;
+constexpr int kFewMostParts = kFewMostTiles + 1;  // of a CTA, with the one behind the last
+
+struct FewDeal {
+  const FewShare* shares;
+  const FewSquare* squares;
+  const FewPart* parts;
+};
+
+/// For the epilogue the columns are rows, and the other way round.
+struct FewParams {
+  FewDeal deal;
+  std::int32_t stages;
+  bool staging_apart;  // few_staging_apart
+  std::int32_t block_k_mask;
+  bool dense_in_chunks;  // as in Params
+  std::int32_t rows;
+  std::int32_t cols;
+  Matrix out;
+  Matrix c;
+  float alpha;
+  float beta;
+  bool wide_out;
+  bool rows_inner;
+  bool aligned;
+  CUtensorMap sparse_map;
+  CUtensorMap dense_map;
+};
+
+}  // namespace sparsek::bsr::sm90

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cute/arch/cluster_sm90.hpp>
+#include <cute/arch/copy_sm90_tma.hpp>
+
+#include "bsr_gemm/sm90/few_params.h"
+#include "bsr_gemm/sm90/few_storage.cuh"
+#include "primitives/barrier.cuh"
+
+namespace sparsek::bsr::sm90 {
+
+/// A warp that fills every fourth stage, since starting a copy takes it some 100 clocks. Its lanes
+/// read a square each, a round ahead, and start that square's copies.
+template <class C>
+class FewProducer {
+ public:
+  __device__ FewProducer(const FewParams& p, const FewStorage<C>& smem)
+      : p_(p),
+        smem_(smem),
+        // No more than stages: a warp's last stage says that the one before that has been read.
+        warps_(min(kFewProducers, smem.stages())),
+        turn_(static_cast<int>(threadIdx.x / 32 % kFewProducers)) {}
+
+  __device__ void run() {
+    if (turn_ < warps_) fill_all();
+    cute::cluster_wait();
+  }
+
+ private:
+  using Hint = cute::TMA::CacheHintSm90;
+
+  static __device__ int lane() { return static_cast<int>(threadIdx.x % 32); }
+
+  __device__ void fill_all() {
+    const FewShare& share = p_.deal.shares[blockIdx.x];
+    FewSquare square = share.first[lane()];
+    const std::int32_t count = share.squares;
+    const FewSquare* const all = p_.deal.squares + share.begin + lane();
+    for (std::int32_t at = 0; at < count; at += 32) {
+      const FewSquare now = square;
+      if (at + 32 + lane() < count) square = all[at + 32];
+      fill(now, min(count - at, 32) / C::kSquares);
+    }
+  }
+
+  __device__ void fill(const FewSquare& square, int stages) {
+    for (int i = 0; i < stages; ++i) {
+      if (turn_ == 0) {
+        wait(smem_.empty(stage_), phase_ ^ 1);
+        if (lane() / C::kSquares == i) {
+          if (lane() % C::kSquares == 0) {
+            arrive_expecting(smem_.full(stage_), smem_.stage_bytes());
+          }
+          load(square, lane() % C::kSquares);
+        }
+        turn_ = warps_;
+      }
+      --turn_;
+      if (++stage_ == smem_.stages()) {
+        stage_ = 0;
+        phase_ ^= 1;
+      }
+    }
+  }
+
+  /// Of the stage, the square in place `at`.
+  __device__ void load(const FewSquare& square, int at) {
+    constexpr auto kBlocksHint = static_cast<std::uint64_t>(Hint::EVICT_FIRST);  // read once
+    constexpr auto kDenseHint = static_cast<std::uint64_t>(Hint::EVICT_LAST);
+    std::uint64_t* const full = smem_.full(stage_);
+    const std::int32_t k = square.k & ~(kFewInRow - 1), in_block = k & p_.block_k_mask;
+    const std::int32_t in_row = (square.k & (kFewInRow - 1)) * C::kSide;
+    const bool by_k = C::kSparse == Major::k;
+    cute::SM90_TMA_LOAD_3D::copy(&p_.sparse_map, full, kBlocksHint, smem_.sparse(stage_, at),
+                                 by_k ? in_block : in_row, by_k ? in_row : in_block, square.value);
+    if constexpr (C::kDense == Major::k) {
+      cute::SM90_TMA_LOAD_2D::copy(&p_.dense_map, full, kDenseHint, smem_.dense(stage_, at, 0), k,
+                                   0);
+    } else if (p_.dense_in_chunks) {
+      cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, full, kDenseHint, smem_.dense(stage_, at, 0), 0,
+                                   k, 0);
+    } else {
+      for (int group = 0; group < smem_.groups(); ++group) {
+        cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, full, kDenseHint,
+                                     smem_.dense(stage_, at, group), group * 64, k, 0);
+      }
+    }
+  }
+
+  const FewParams& p_;
+  const FewStorage<C>& smem_;
+  int warps_, turn_;  // of how many warps, and stages until it is this one's turn
+  int stage_ = 0;
+  std::uint32_t phase_ = 0;
+};
+
+}  // namespace sparsek::bsr::sm90

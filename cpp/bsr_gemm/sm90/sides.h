@@ -1,0 +1,74 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+
+#include "bsr_gemm/problem.h"
+#include "bsr_gemm/sm90/launch.h"
+#include "bsr_gemm/sm90/products.h"
+#include "primitives/tensor_map.h"
+
+namespace sparsek::bsr::sm90 {
+
+/// The product with the sparse operand on the left: out^T = b^T a^T where b is the sparse one.
+struct Sides {
+  OperandSide side;
+  BlockShape block;         // (rows, k)
+  std::int64_t rows, cols;  // of the result
+  double density;
+  Access sparse, dense;
+  int sparse_k_axis, dense_k_axis;
+  const char *sparse_name, *dense_name;
+};
+
+inline Sides sides_of(const Problem& p) {
+  if (p.product == Product::sparse_dense) {
+    return {OperandSide::left, p.a_block, p.m, p.n, p.a_density, p.a_access,
+            p.b_access,        2,         0,   "a", "b"};
+  }
+  return {OperandSide::right,
+          {p.b_block.cols, p.b_block.rows},
+          p.n,
+          p.m,
+          p.b_density,
+          p.b_access,
+          p.a_access,
+          1,
+          1,
+          "b",
+          "a"};
+}
+
+/// Of the squares that blocks are cut into.
+inline int inner_of(const BlockShape& block) {
+  return static_cast<int>(std::min({block.rows, block.cols, std::int64_t{64}}));
+}
+
+inline KernelKey key_of(const Problem& p, const Sides& s) {
+  KernelKey key;
+  key.dtype = p.dtype;
+  key.sparse = major_of(s.sparse, s.sparse_k_axis);
+  key.dense = major_of(s.dense, s.dense_k_axis);
+  key.inner = inner_of(s.block);
+  return key;
+}
+
+/// The boxes of the dense operand, for tiles of key.tile_cols columns.
+template <class P>
+void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, P* params) {
+  const int k_axis = s.dense_k_axis, col_axis = 1 - k_axis;
+  const std::int64_t k = dense.shape[k_axis], stride = dense.stride[k_axis];
+  params->dense_in_chunks = key.dense == Major::free && s.cols % 64 == 0;
+  const auto map = [&](std::initializer_list<MapAxis> axes) {
+    return make_tensor_map(s.dense_name, key.dtype, dense.data, axes, L2Fetch::bytes_128);
+  };
+  params->dense_map =
+      key.dense == Major::k
+          ? map({{k, 1, key.inner}, {s.cols, dense.stride[col_axis], key.tile_cols}})
+      : params->dense_in_chunks
+          ? map({{64, 1, 64}, {k, stride, key.inner}, {s.cols / 64, 64, key.tile_cols / 64}})
+          : map({{s.cols, 1, 64}, {k, stride, key.inner}, {1, 64, 1}});
+}
+
+}  // namespace sparsek::bsr::sm90
