@@ -137,6 +137,32 @@ __global__ void __launch_bounds__(kListThreads)
   if (!kFill && threadIdx.x == 0) arrays.lengths[blockIdx.x] = static_cast<std::int32_t>(length);
 }
 
+/// The lists of rows by themselves, out of those of groups of neighbours: a warp for each row.
+template <bool kFill>
+__global__ void __launch_bounds__(kListThreads)
+    alone_kernel(const Arrays groups, const Arrays alone, std::int32_t rows, int rows_in_group,
+                 std::int64_t nnz) {
+  const auto row = static_cast<std::int32_t>((blockIdx.x * kListThreads + threadIdx.x) / 32);
+  if (row >= rows) return;
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+  const std::int32_t group = row / rows_in_group, in_group = row % rows_in_group;
+  const std::int64_t end = groups.begins[group + 1];
+  std::int32_t length = 0;
+  for (std::int64_t entry = groups.begins[group] + lane; entry - lane < end; entry += 32) {
+    const std::int32_t value = entry < end ? groups.values[entry * rows_in_group + in_group] : -1;
+    const std::uint32_t ballot = __ballot_sync(0xffffffffu, value >= 0);
+    if constexpr (kFill) {
+      const std::int64_t place = alone.begins[row] + length + __popc(ballot & ((1u << lane) - 1));
+      if (value >= 0 && place < nnz) {
+        alone.cols[place] = groups.cols[entry];
+        alone.values[place] = value;
+      }
+    }
+    length += __popc(ballot);
+  }
+  if (!kFill && lane == 0) alone.lengths[row] = length;
+}
+
 /// A thread for each group: where its list begins, and its rank by length.
 __global__ void place_kernel(const Arrays arrays, std::int32_t count, std::int64_t nnz) {
   const std::int32_t group = blockIdx.x * blockDim.x + threadIdx.x;
@@ -188,8 +214,7 @@ namespace {
 
 void make_lists(const BsrMatrixView& matrix, OperandSide side, const Structure& structure,
                 const Arrays& arrays, cudaStream_t stream) {
-  const auto groups =
-      static_cast<unsigned>(ceil_div(num_rows(matrix, side), structure.rows_in_group));
+  const auto groups = static_cast<unsigned>(num_groups(matrix, side));
   list_kernel<false><<<groups, kListThreads, 0, stream>>>(structure, arrays);
   place_kernel<<<(groups + 127) / 128, 128, 0, stream>>>(arrays, static_cast<std::int32_t>(groups),
                                                          matrix.nnz());
@@ -207,6 +232,19 @@ void make_schedule(const BsrMatrixView& matrix, OperandSide side, const Arrays& 
   schedule_kernel<<<1, kScheduleThreads, 0, stream>>>(
       arrays.groups, static_cast<std::int32_t>(groups), panels, workers,
       static_cast<float>(Stretches::fixed(log2_of(block_k))), arrays.schedule);
+}
+
+void make_alone(const BsrMatrixView& matrix, OperandSide side, const PlanArrays& arrays,
+                cudaStream_t stream) {
+  const auto rows = static_cast<std::int32_t>(num_rows(matrix, side));
+  const auto ctas = static_cast<unsigned>(ceil_div(rows, kListThreads / 32));
+  const int size = rows_in_group(matrix, side);
+  alone_kernel<false><<<ctas, kListThreads, 0, stream>>>(arrays.neighbours, arrays.alone, rows,
+                                                         size, matrix.nnz());
+  place_kernel<<<static_cast<unsigned>(ceil_div(rows, 128)), 128, 0, stream>>>(arrays.alone, rows,
+                                                                               matrix.nnz());
+  alone_kernel<true><<<ctas, kListThreads, 0, stream>>>(arrays.neighbours, arrays.alone, rows, size,
+                                                        matrix.nnz());
 }
 
 void make_deal(const BsrMatrixView& matrix, OperandSide side, const PlanArrays& arrays,
@@ -266,9 +304,7 @@ void make_plan(const BsrMatrixView& matrix, OperandSide side, PlanEffort effort,
                       nullptr};
   make_lists(matrix, side, structure, arrays.neighbours, stream);
   if (arrays.deal.shares != nullptr) {
-    Structure alone = structure;
-    alone.rows_in_group = 1;
-    if (structure.rows_in_group > 1) make_lists(matrix, side, alone, arrays.alone, stream);
+    if (structure.rows_in_group > 1) make_alone(matrix, side, arrays, stream);
     make_deal(matrix, side, arrays, stream);
   }
   const bool similar = finds_similar(matrix, side);

@@ -83,15 +83,16 @@ class Memory {
   std::size_t taken_ = 0;
 };
 
-/// Lists of groups of `size` rows.
-inline Arrays take_lists(const BsrMatrixView& m, OperandSide side, int size, Memory* memory) {
+/// Lists of groups of `size` rows, with bits where there are `words` of them.
+inline Arrays take_lists(const BsrMatrixView& m, OperandSide side, int size, std::int64_t words,
+                         Memory* memory) {
   const auto groups = static_cast<std::size_t>(ceil_div(num_rows(m, side), size));
   const auto entries = static_cast<std::size_t>(m.nnz());
   const std::size_t before = memory->taken();
   Arrays arrays{};
   arrays.groups = memory->take<RowGroup>(groups);
   arrays.begins = memory->take<std::int64_t>(groups + 1);
-  arrays.bits = memory->take<std::uint32_t>(groups * static_cast<std::size_t>(bit_words(m, side)));
+  arrays.bits = memory->take<std::uint32_t>(groups * static_cast<std::size_t>(words));
   arrays.lengths = memory->take<std::int32_t>(groups);
   arrays.cols = memory->take<std::int32_t>(entries);
   arrays.values = memory->take<std::int32_t>(entries * static_cast<std::size_t>(size));
@@ -102,7 +103,7 @@ inline Arrays take_lists(const BsrMatrixView& m, OperandSide side, int size, Mem
 /// Lists of neighbours have a schedule only where there are no others.
 inline Arrays take_arrays(const BsrMatrixView& m, OperandSide side, Grouping grouping,
                           Memory* memory) {
-  Arrays arrays = take_lists(m, side, rows_in_group(m, side), memory);
+  Arrays arrays = take_lists(m, side, rows_in_group(m, side), bit_words(m, side), memory);
   const std::int64_t count = num_groups(m, side);
   const int workers = num_workers(m);
   const std::int64_t scheduled = count * scheduled_panels(count, workers);
@@ -173,7 +174,7 @@ inline PlanArrays arrays_of(const BsrMatrixView& m, OperandSide side, void* begi
       finds_similar(m, side) ? take_arrays(m, side, Grouping::similar, &memory) : arrays.neighbours;
   if (deals_few(m, side)) {
     arrays.alone =
-        rows_in_group(m, side) == 1 ? arrays.neighbours : take_lists(m, side, 1, &memory);
+        rows_in_group(m, side) == 1 ? arrays.neighbours : take_lists(m, side, 1, 0, &memory);
     arrays.deal = take_deal(m, side, &memory);
   }
   arrays.bytes = memory.taken();
