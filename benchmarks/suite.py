@@ -263,7 +263,8 @@ def _bsr() -> list[Case]:
     cases.append(BsrCase("bsr/dss/b128/n8192/density0.25", "dss", 128, 8192, 0.25))
     cases.append(BsrCase("bsr/dsd/b128/n8192/density0.1/zipf", "dsd", 128, 8192, 0.1, rows="zipf"))
     cases.append(BsrCase("bsr/dsd/b128/n8192/arrow/cols2048", "dsd", 128, 8192, 2 / 64, cols=2048, rows="arrow"))
-    for block, cols in ((128, 64), (64, 16), (64, 64), (64, 256), (32, 64), (16, 64)):  # a pruned weight on a few tokens
+    # A pruned weight on a few tokens.
+    for block, cols in ((128, 64), (64, 16), (64, 64), (64, 256), (32, 64), (16, 64)):
         cases.append(BsrCase(f"bsr/dsd/b{block}/n8192/density0.1/cols{cols}", "dsd", block, 8192, 0.1, cols=cols))
     return cases
 
