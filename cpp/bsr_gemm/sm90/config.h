@@ -79,7 +79,7 @@ struct Config {
   // that copy blocks by themselves fill them together, since one takes too long for all of a stage.
   static constexpr bool kStageForEachWarp = kOneSparse && kSparseByTma;
   static constexpr int kArrivals = kSparseByTma ? 1 : 129;  // at a stage
-  static constexpr int kStagedCols = 64;  // of results in float32, at a time
+  static constexpr int kStagedCols = 64;                    // of results in float32, at a time
   // See Tiles; with smaller blocks it was measured to be slower.
   static constexpr bool kEvenTiles = kInner == 64;
   // Of one thread; they add up to what a launch gets, where registers are dealt out.
