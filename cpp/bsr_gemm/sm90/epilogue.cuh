@@ -93,22 +93,23 @@ __device__ void store_by_fours(unsigned char* staging, float alpha, bool rows_in
 
 /// values + beta * c to the first `count` of 4 elements of the result that lie beside each other,
 /// at an offset; `c_at` and `c_step` are those of c.
-template <class Element, class P>
-__device__ void put_four(const P& p, std::int64_t at, std::int64_t c_at, std::int64_t c_step,
-                         std::int32_t count, float (&values)[4]) {
-  if (p.beta != 0.0f) {
+template <class Element>
+__device__ void put_four(const Result& result, std::int64_t at, std::int64_t c_at,
+                         std::int64_t c_step, std::int32_t count, float (&values)[4]) {
+  if (result.beta != 0.0f) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if (i >= count) continue;
       const std::int64_t from = c_at + i * c_step;
       values[i] +=
-          p.beta * (p.wide_out ? static_cast<const float*>(p.c.data)[from]
-                               : static_cast<float>(static_cast<const Element*>(p.c.data)[from]));
+          result.beta *
+          (result.wide_out ? static_cast<const float*>(result.c.data)[from]
+                           : static_cast<float>(static_cast<const Element*>(result.c.data)[from]));
     }
   }
-  if (p.wide_out) {
-    float* out = static_cast<float*>(p.out.data) + at;
-    if (count == 4 && p.aligned) {
+  if (result.wide_out) {
+    float* out = static_cast<float*>(result.out.data) + at;
+    if (count == 4 && result.aligned) {
       *reinterpret_cast<float4*>(out) = reinterpret_cast<const float4&>(values);
       return;
     }
@@ -118,8 +119,8 @@ __device__ void put_four(const P& p, std::int64_t at, std::int64_t c_at, std::in
     }
     return;
   }
-  Element* out = static_cast<Element*>(p.out.data) + at;
-  if (count == 4 && p.aligned) {
+  Element* out = static_cast<Element*>(result.out.data) + at;
+  if (count == 4 && result.aligned) {
     *reinterpret_cast<uint2*>(out) =
         make_uint2(pack(Element{}, values[0], values[1]), pack(Element{}, values[2], values[3]));
     return;
@@ -142,17 +143,17 @@ class Epilogue {
   /// The first row of the result that this thread stores, read from memory.
   static __device__ std::int32_t row_of_thread(const P& p, std::int32_t first_row) {
     const int thread = threadIdx.x % 128;
-    return row_of(p, first_row + (p.rows_inner ? thread % 8 * 8 : thread / 32 * 16));
+    return row_of(p, first_row + (p.result.rows_inner ? thread % 8 * 8 : thread / 32 * 16));
   }
 
   template <class Acc>
   static __device__ void run(const P& p, unsigned char* staging, std::int32_t first_row,
                              std::int32_t own_row, std::int32_t first_col, int barrier,
                              const Acc& acc) {
-    const bool in_units = p.aligned && (p.rows_inner || p.cols % 8 == 0);
-    if (!in_units || p.wide_out || p.beta != 0.0f) {
+    const bool in_units = p.result.aligned && (p.result.rows_inner || p.cols % 8 == 0);
+    if (!in_units || p.result.wide_out || p.result.beta != 0.0f) {
       store(p, staging, first_row, first_col, barrier, acc);
-    } else if (p.rows_inner) {
+    } else if (p.result.rows_inner) {
       store_units<true>(p, staging, own_row, first_col, barrier, acc);
     } else {
       store_units<false>(p, staging, own_row, first_col, barrier, acc);
@@ -195,17 +196,18 @@ class Epilogue {
     // Across: a thread takes a unit of every 16th column. Else: of every second row of its warp.
     const int line0 = kAcross ? thread / 8 : warp * 16 + lane / 16;
     const int unit0 = kAcross ? thread % 8 : lane % 16;
-    const std::int64_t line_stride = kAcross ? p.out.dense_stride : p.out.sparse_stride;
+    const std::int64_t line_stride =
+        kAcross ? p.result.out.dense_stride : p.result.out.sparse_stride;
     // The rows of a warp, or of a unit, lie in one block row: beside each other in the result, or
     // all of them beyond it.
     const std::int32_t num_cols = own_row < p.rows ? p.cols - first_col : 0;
-    Element* out = static_cast<Element*>(p.out.data) + own_row * p.out.sparse_stride +
-                   first_col * p.out.dense_stride +
+    Element* out = static_cast<Element*>(p.result.out.data) + own_row * p.result.out.sparse_stride +
+                   first_col * p.result.out.dense_stride +
                    (kAcross ? line0 * line_stride : lane / 16 * line_stride + unit0 * 8);
 #pragma unroll
     for (int round = 0; round < C::kTileCols / kCols; ++round) {
       sync();  // the last round has been read
-      const float alpha = opaque(p.alpha);
+      const float alpha = opaque(p.result.alpha);
 #pragma unroll
       for (int j = 0; j < kCols / 8; j += 2) {
         std::uint32_t r[4];
@@ -245,7 +247,7 @@ class Epilogue {
   static __device__ void store(const P& p, unsigned char* staging, std::int32_t first_row,
                                std::int32_t first_col, int barrier, const Acc& acc) {
     store_by_fours<C::kTileCols, C::kStagedCols>(
-        staging, p.alpha, p.rows_inner, p.cols - first_col, barrier, acc,
+        staging, p.result.alpha, p.result.rows_inner, p.cols - first_col, barrier, acc,
         [&](std::int32_t row, std::int32_t col, float (&values)[4]) {
           write_four(p, first_row + row, first_col + col, values);
         });
@@ -256,10 +258,10 @@ class Epilogue {
                                     float (&values)[4]) {
     const std::int32_t row = row_of(p, row_in_groups);
     if (row >= p.rows || col >= p.cols) return;
-    put_four<Element>(p, row * p.out.sparse_stride + col * p.out.dense_stride,
-                      row * p.c.sparse_stride + col * p.c.dense_stride,
-                      p.rows_inner ? p.c.sparse_stride : p.c.dense_stride,
-                      min(4, p.rows_inner ? p.rows - row : p.cols - col), values);
+    put_four<Element>(p.result, row * p.result.out.sparse_stride + col * p.result.out.dense_stride,
+                      row * p.result.c.sparse_stride + col * p.result.c.dense_stride,
+                      p.result.rows_inner ? p.result.c.sparse_stride : p.result.c.dense_stride,
+                      min(4, p.result.rows_inner ? p.rows - row : p.cols - col), values);
   }
 };
 

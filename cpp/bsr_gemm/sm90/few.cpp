@@ -36,9 +36,9 @@ void run_few(const Problem& p, const BsrGemmArgs& args) {
                                   key.inner, key.inner);
   }
   set_dense(s, left ? args.b.dense : args.a.dense, key, &params);
-  set_out(p, args, !left, &params);
+  set_out(p, args, !left, &params.result);
   // Stores take 16 of the result's columns at a time.
-  params.aligned = params.aligned && s.cols % 16 == 0;
+  params.result.aligned = params.result.aligned && s.cols % 16 == 0;
 
   if (log_enabled()) {
     log_once(cat("bsr_gemm sm90 few columns tile=", key.inner, "x", key.tile_cols, "x", kTileK,

@@ -48,13 +48,7 @@ struct FewParams {
   bool dense_in_chunks;  // as in Params
   std::int32_t rows;
   std::int32_t cols;
-  Matrix out;
-  Matrix c;
-  float alpha;
-  float beta;
-  bool wide_out;
-  bool rows_inner;
-  bool aligned;
+  Result result;
   CUtensorMap sparse_map;
   CUtensorMap dense_map;
 };

@@ -95,7 +95,7 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   }
   set_sparse(s, matrix.values, key, &params);
   set_dense(s, left ? args.b.dense : args.a.dense, key, &params);
-  set_out(p, args, left, &params);
+  set_out(p, args, left, &params.result);
 
   if (log_enabled()) {
     log_once(cat("bsr_gemm sm90 tile=", kTileRows, "x", key.tile_cols, "x", kTileK,

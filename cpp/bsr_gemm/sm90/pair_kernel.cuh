@@ -100,11 +100,12 @@ class PairConsumer {
   template <class Acc>
   __device__ void store(std::int32_t first_row, std::int32_t first_col, const Acc& acc) const {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-    const float alpha = p_.alpha;
+    const float alpha = p_.result.alpha;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const std::int32_t row = first_row + warp * 16 + half * 8 + lane / 4;
-      Element* const out = static_cast<Element*>(p_.out.data) + row * p_.out.sparse_stride;
+      Element* const out =
+          static_cast<Element*>(p_.result.out.data) + row * p_.result.out.sparse_stride;
 #pragma unroll
       for (int quarter = 0; quarter < C::kTileCols / 32; ++quarter) {
         std::uint32_t r[4];

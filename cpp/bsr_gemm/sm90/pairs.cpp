@@ -71,8 +71,9 @@ void run_pairs(const Problem& p, const BsrGemmArgs& args) {
     if (side->matrix.nnz() == 0) continue;
     (side == &rows ? params.sparse_map : params.dense_map) = map_of(*side, key.inner);
   }
-  set_out(p, args, !swapped, &params);
-  const bool plain = !params.wide_out && params.beta == 0 && !params.rows_inner && params.aligned;
+  set_out(p, args, !swapped, &params.result);
+  const bool plain = !params.result.wide_out && params.result.beta == 0 &&
+                     !params.result.rows_inner && params.result.aligned;
   if (plain && key.inner == 64) {
     params.slots =
         Config<void, Major::k, Major::k, 64, kTileRows, 3, Kind::both_sparse>::kCtasPerSm *

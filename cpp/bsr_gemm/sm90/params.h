@@ -45,6 +45,17 @@ struct Matrix {
   std::int64_t dense_stride;
 };
 
+/// Where alpha * product + beta * c goes.
+struct Result {
+  Matrix out;
+  Matrix c;
+  float alpha;
+  float beta;
+  bool wide_out;    // float32
+  bool rows_inner;  // whether the kernel's rows are contiguous in out
+  bool aligned;     // out takes 16-byte stores
+};
+
 struct Params {
   CUtensorMap sparse_map;
   CUtensorMap dense_map;
@@ -64,13 +75,7 @@ struct Params {
   // Where both operands are sparse: those of the second one, which lies along the columns.
   Lists col_lists;
   int log2_block_cols;
-  Matrix out;
-  Matrix c;
-  float alpha;
-  float beta;
-  bool wide_out;    // float32
-  bool rows_inner;  // whether the sparse operand's rows are contiguous in out
-  bool aligned;     // out takes 16-byte stores
+  Result result;
   // Where one row may take longer than a worker's share: for each stretch (stretches.h) the sums of
   // the tile that it does not begin, and for each warp group whether they are there. Null: none.
   float* sums;
@@ -89,13 +94,7 @@ struct SampledParams {
   std::int32_t steps;   // K tiles
   std::int64_t out_block_stride;
   std::int64_t c_block_stride;
-  Matrix out;  // of a block, dense_stride that along its columns
-  Matrix c;
-  float alpha;
-  float beta;
-  bool wide_out;
-  bool rows_inner;
-  bool aligned;
+  Result result;  // of a block
 };
 
 }  // namespace sparsek::bsr::sm90

@@ -227,11 +227,9 @@ void make_schedule(const BsrMatrixView& matrix, OperandSide side, const Arrays& 
   const int workers = num_workers(matrix);
   const std::int32_t panels = scheduled_panels(groups, workers);
   if (panels == 0) return;
-  const std::int64_t block_k =
-      side == OperandSide::left ? matrix.block_cols() : matrix.block_rows();
   schedule_kernel<<<1, kScheduleThreads, 0, stream>>>(
       arrays.groups, static_cast<std::int32_t>(groups), panels, workers,
-      static_cast<float>(Stretches::fixed(log2_of(block_k))), arrays.schedule);
+      static_cast<float>(Stretches::fixed(log2_of(block_of(matrix, side).cols))), arrays.schedule);
 }
 
 void make_alone(const BsrMatrixView& matrix, OperandSide side, const PlanArrays& arrays,
@@ -250,12 +248,11 @@ void make_alone(const BsrMatrixView& matrix, OperandSide side, const PlanArrays&
 void make_deal(const BsrMatrixView& matrix, OperandSide side, const PlanArrays& arrays,
                cudaStream_t stream) {
   const FewShape few = few_shape(matrix, side);
-  const std::int64_t num_k =
-      side == OperandSide::left ? matrix.num_block_cols() : matrix.num_block_rows();
-  const FewLists lists{arrays.alone.groups,  arrays.alone.cols,
-                       arrays.alone.values,  static_cast<std::int32_t>(few.tiles),
-                       log2_of(few.side),    log2_of(few.block_rows),
-                       log2_of(few.block_k), static_cast<std::int32_t>(num_k * few.block_k)};
+  const FewLists lists{
+      arrays.alone.groups,     arrays.alone.cols,
+      arrays.alone.values,     static_cast<std::int32_t>(few.tiles()),
+      log2_of(few.side),       log2_of(few.block.rows),
+      log2_of(few.block.cols), static_cast<std::int32_t>(num_k(matrix, side) * few.block.cols)};
   const int ctas = num_few_ctas(matrix);
   deal_parts_kernel<<<ctas, 32, 0, stream>>>(lists, arrays.deal);
   deal_squares_kernel<<<ctas, kDealThreads, 0, stream>>>(lists, arrays.deal);

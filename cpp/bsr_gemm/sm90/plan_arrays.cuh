@@ -1,12 +1,12 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "bsr_gemm/sm90/few_deal.cuh"
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/schedule.cuh"
 #include "bsr_gemm/sm90/similar.cuh"
+#include "bsr_gemm/sm90/tile_choice.h"
 #include "core/device.h"
 #include "core/integers.h"
 
@@ -28,14 +28,26 @@ struct Arrays {
 
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/// Block rows that make a tile together, or block columns for a right operand.
-inline int rows_in_group(const BsrMatrixView& m, OperandSide side) {
-  const std::int64_t rows = side == OperandSide::left ? m.block_rows() : m.block_cols();
-  return rows >= kTileRows ? 1 : static_cast<int>(kTileRows / rows);
+// The rows are those of a left operand, and the columns of a right one.
+
+/// A block's (rows, k).
+inline BlockShape block_of(const BsrMatrixView& m, OperandSide side) {
+  const BlockShape block{m.block_rows(), m.block_cols()};
+  return side == OperandSide::left ? block : BlockShape{block.cols, block.rows};
 }
 
+/// Of blocks.
 inline std::int64_t num_rows(const BsrMatrixView& m, OperandSide side) {
   return side == OperandSide::left ? m.num_block_rows() : m.num_block_cols();
+}
+inline std::int64_t num_k(const BsrMatrixView& m, OperandSide side) {
+  return side == OperandSide::left ? m.num_block_cols() : m.num_block_rows();
+}
+
+/// Block rows that make a tile together.
+inline int rows_in_group(const BsrMatrixView& m, OperandSide side) {
+  const std::int64_t rows = block_of(m, side).rows;
+  return rows >= kTileRows ? 1 : static_cast<int>(kTileRows / rows);
 }
 
 inline std::int64_t num_groups(const BsrMatrixView& m, OperandSide side) {
@@ -46,7 +58,7 @@ inline std::int64_t num_groups(const BsrMatrixView& m, OperandSide side) {
 inline int num_workers(const BsrMatrixView& m) { return device_info(m.values.device).num_sms; }
 
 inline std::int64_t bit_words(const BsrMatrixView& m, OperandSide side) {
-  return ceil_div(side == OperandSide::left ? m.num_block_cols() : m.num_block_rows(), 32);
+  return ceil_div(num_k(m, side), 32);
 }
 
 inline std::int64_t num_windows(const BsrMatrixView& m, OperandSide side) {
@@ -124,18 +136,16 @@ inline Arrays take_arrays(const BsrMatrixView& m, OperandSide side, Grouping gro
 
 /// For products with few columns.
 struct FewShape {
-  std::int64_t block_rows, block_k;
-  int side;
-  std::int64_t rows, tiles;
+  BlockShape block;
+  int side;  // of its squares
+  std::int64_t rows;
+
+  std::int64_t tiles() const { return rows / side; }
 };
 
 inline FewShape few_shape(const BsrMatrixView& m, OperandSide side) {
-  const bool left = side == OperandSide::left;
-  const std::int64_t block_rows = left ? m.block_rows() : m.block_cols();
-  const std::int64_t block_k = left ? m.block_cols() : m.block_rows();
-  const int square = static_cast<int>(std::min({block_rows, block_k, std::int64_t{kTileK}}));
-  const std::int64_t rows = num_rows(m, side) * block_rows;
-  return {block_rows, block_k, square, rows, rows / square};
+  const BlockShape block = block_of(m, side);
+  return {block, inner_of(block), num_rows(m, side) * block.rows};
 }
 
 inline bool deals_few(const BsrMatrixView& m, OperandSide side) {
@@ -150,8 +160,8 @@ inline FewDealArrays take_deal(const BsrMatrixView& m, OperandSide side, Memory*
   const auto ctas = static_cast<std::size_t>(num_few_ctas(m));
   FewDealArrays deal{};
   // Each part of a tile is rounded up to whole stages.
-  deal.num_squares = m.nnz() * (few.block_rows / few.side) * (few.block_k / few.side) +
-                     2 * few.tiles * (kTileK / few.side);
+  deal.num_squares = m.nnz() * (few.block.rows / few.side) * (few.block.cols / few.side) +
+                     2 * few.tiles() * (kTileK / few.side);
   deal.shares = memory->take<FewShare>(ctas);
   deal.parts = memory->take<FewPart>(ctas * kFewMostParts);
   deal.squares = memory->take<FewSquare>(static_cast<std::size_t>(deal.num_squares));

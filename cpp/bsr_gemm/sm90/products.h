@@ -37,21 +37,20 @@ inline Matrix matrix_of(const TensorView& tensor, bool rows_first) {
 }
 
 /// `rows_inner`: the kernel's rows are contiguous in the result.
-template <class P>
-void set_factors(const Problem& p, const BsrGemmArgs& args, bool rows_inner, P* params) {
-  params->alpha = args.alpha;
-  params->beta = args.beta;
-  params->wide_out = p.out_dtype == DType::float32;
-  params->rows_inner = rows_inner;
-  params->aligned = p.out_access.alignment == 16;
+inline void set_factors(const Problem& p, const BsrGemmArgs& args, bool rows_inner,
+                        Result* result) {
+  result->alpha = args.alpha;
+  result->beta = args.beta;
+  result->wide_out = p.out_dtype == DType::float32;
+  result->rows_inner = rows_inner;
+  result->aligned = p.out_access.alignment == 16;
 }
 
 /// A dense result, and c.
-template <class P>
-void set_out(const Problem& p, const BsrGemmArgs& args, bool rows_first, P* params) {
-  params->out = matrix_of(args.out.dense, rows_first);
-  if (args.beta != 0) params->c = matrix_of(args.c.dense, rows_first);
-  set_factors(p, args, (p.out_access.axis == 0) == rows_first, params);
+inline void set_out(const Problem& p, const BsrGemmArgs& args, bool rows_first, Result* result) {
+  result->out = matrix_of(args.out.dense, rows_first);
+  if (args.beta != 0) result->c = matrix_of(args.c.dense, rows_first);
+  set_factors(p, args, (p.out_access.axis == 0) == rows_first, result);
 }
 
 /// Boxes of blocks of (nnz, bm, bk) values, of which axis `k_axis` is that of k. Where k is

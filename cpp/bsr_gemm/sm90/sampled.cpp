@@ -60,12 +60,12 @@ void run_sampled(const Problem& p, const BsrGemmArgs& args) {
   params.lists = lists_of(pattern, OperandSide::left, Grouping::neighbours, args.out_plan);
   params.log2_block_rows = log2_of(p.out_block.rows);
   params.out_block_stride = pattern.values.stride[0];
-  params.out = block_of(pattern.values);
+  params.result.out = block_of(pattern.values);
   if (args.beta != 0) {
     params.c_block_stride = args.c.sparse->values.stride[0];
-    params.c = block_of(args.c.sparse->values);
+    params.result.c = block_of(args.c.sparse->values);
   }
-  set_factors(p, args, p.out_access.axis == 1, &params);
+  set_factors(p, args, p.out_access.axis == 1, &params.result);
   run_dense_operands(p, args, p.out_block.cols, pattern.nnz(), &params);
 }
 
@@ -75,9 +75,9 @@ void run_dense(const Problem& p, const BsrGemmArgs& args) {
   params.whole = true;
   params.rows = static_cast<std::int32_t>(p.m);
   params.cols = static_cast<std::int32_t>(p.n);
-  params.out = matrix_of(args.out.dense, true);
-  if (args.beta != 0) params.c = matrix_of(args.c.dense, true);
-  set_factors(p, args, p.out_access.axis == 0, &params);
+  params.result.out = matrix_of(args.out.dense, true);
+  if (args.beta != 0) params.result.c = matrix_of(args.c.dense, true);
+  set_factors(p, args, p.out_access.axis == 0, &params.result);
   run_dense_operands(p, args, kSampledCols / 2, num_tiles(p, kSampledCols), &params);
 }
 

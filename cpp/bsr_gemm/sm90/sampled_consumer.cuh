@@ -76,7 +76,7 @@ class SampledConsumer {
     const int log2_rows_in_group = max(0, 7 - log2_rows);
     const std::int32_t num_cols = tile.count << log2_cols;
     store_by_fours<kCols, 64>(
-        smem_.staging_of(group_), p_.alpha, p_.rows_inner, num_cols, 1 + group_, acc,
+        smem_.staging_of(group_), p_.result.alpha, p_.result.rows_inner, num_cols, 1 + group_, acc,
         [&](std::int32_t row, std::int32_t col, float (&values)[4]) {
           row += group_ * kGroupRows;
           if (p_.whole) return put_whole(tile, row, col, values);
@@ -88,10 +88,13 @@ class SampledConsumer {
           row &= (1 << log2_rows) - 1;
           col &= (1 << log2_cols) - 1;
           put_four<Element>(
-              p_,
-              block * p_.out_block_stride + row * p_.out.sparse_stride + col * p_.out.dense_stride,
-              block * p_.c_block_stride + row * p_.c.sparse_stride + col * p_.c.dense_stride,
-              p_.rows_inner ? p_.c.sparse_stride : p_.c.dense_stride, 4, values);
+              p_.result,
+              block * p_.out_block_stride + row * p_.result.out.sparse_stride +
+                  col * p_.result.out.dense_stride,
+              block * p_.c_block_stride + row * p_.result.c.sparse_stride +
+                  col * p_.result.c.dense_stride,
+              p_.result.rows_inner ? p_.result.c.sparse_stride : p_.result.c.dense_stride, 4,
+              values);
         });
   }
 
@@ -101,10 +104,11 @@ class SampledConsumer {
     row += tile.group * kTileRows;
     col += static_cast<std::int32_t>(tile.first) << p_.log2_block_cols;
     if (row >= p_.rows || col >= p_.cols) return;
-    put_four<Element>(p_, row * p_.out.sparse_stride + col * p_.out.dense_stride,
-                      row * p_.c.sparse_stride + col * p_.c.dense_stride,
-                      p_.rows_inner ? p_.c.sparse_stride : p_.c.dense_stride,
-                      min(4, p_.rows_inner ? p_.rows - row : p_.cols - col), values);
+    put_four<Element>(p_.result,
+                      row * p_.result.out.sparse_stride + col * p_.result.out.dense_stride,
+                      row * p_.result.c.sparse_stride + col * p_.result.c.dense_stride,
+                      p_.result.rows_inner ? p_.result.c.sparse_stride : p_.result.c.dense_stride,
+                      min(4, p_.result.rows_inner ? p_.rows - row : p_.cols - col), values);
   }
 
   const SampledParams& p_;

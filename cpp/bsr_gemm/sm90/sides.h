@@ -1,12 +1,12 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 
 #include "bsr_gemm/problem.h"
 #include "bsr_gemm/sm90/launch.h"
 #include "bsr_gemm/sm90/products.h"
+#include "bsr_gemm/sm90/tile_choice.h"
 #include "primitives/tensor_map.h"
 
 namespace sparsek::bsr::sm90 {
@@ -38,11 +38,6 @@ inline Sides sides_of(const Problem& p) {
           1,
           "b",
           "a"};
-}
-
-/// Of the squares that blocks are cut into.
-inline int inner_of(const BlockShape& block) {
-  return static_cast<int>(std::min({block.rows, block.cols, std::int64_t{64}}));
 }
 
 inline KernelKey key_of(const Problem& p, const Sides& s) {

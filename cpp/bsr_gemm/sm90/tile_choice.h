@@ -1,8 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "bsr_gemm/problem.h"
+
 namespace sparsek::bsr::sm90 {
+
+/// KernelKey::inner: of the squares that blocks are cut into.
+inline int inner_of(const BlockShape& block) {
+  return static_cast<int>(std::min({block.rows, block.cols, std::int64_t{64}}));
+}
 
 /// Which kernel computes a product with one sparse operand: columns of its tiles, its stages, and
 /// how many CTAs share a tile.
