@@ -114,6 +114,13 @@ def few_columns_case(rng: np.random.Generator, block: int, free: int, rows: int)
     check_product(bsr_gemm(a, x.cuda(), backend="sm90"), a_full @ x.double(), f"few columns {block} {free}")
 
 
+def many_pairs_case(rng: np.random.Generator, block: int) -> None:
+    """Two sparse operands with more tiles than the chip holds CTAs, some of which have no common block."""
+    a, a_full = sparse(rng, 3072, 512, (block, block))
+    b, b_full = sparse(rng, 512, 3072, (block, block))
+    check_product(bsr_gemm(a, b, backend="sm90"), a_full @ b_full, f"many pairs {block}")
+
+
 def main(operations: list[str]) -> None:
     rng = np.random.default_rng(0)
     count = 0
@@ -133,6 +140,9 @@ def main(operations: list[str]) -> None:
             for free, rows in ((16, 4352), (128, 4352), (200, three), (328, 1024), (328, 4096)):
                 few_columns_case(rng, block, free, rows)
                 count += 1
+        for block in (64, 128):
+            many_pairs_case(rng, block)
+            count += 1
         for backend in ("sm90", "wmma", "simt", "sm90_dense"):
             for block in (16, 32, 64, 128):
                 for free in (16, 264):

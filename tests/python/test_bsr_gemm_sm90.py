@@ -189,6 +189,33 @@ def test_two_sparse_of_more_tiles_than_fit(block, size, density, rng):
 
 
 @pytest.mark.parametrize("block", [64, 128])
+def test_two_sparse_of_unequal_rows(block, rng):
+    """CTAs take tiles as they get ready, the longest rows first: the same bits whoever takes which, in a graph and on
+    several streams at a time too."""
+    a = zipf(rng, 5120 // block, 5120 // block, block, "cuda")
+    b = zipf(rng, 5120 // block, 5120 // block, block, "cuda").T
+    out = bsr_gemm(a, b, backend="sm90")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        bsr_gemm(a, b, out=out, backend="sm90")
+    a.values.normal_()
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    for _ in range(3):
+        out.fill_(float("nan"))
+        graph.replay()
+        torch.cuda.synchronize()
+        results = []
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                results.append(bsr_gemm(a, b, backend="sm90"))
+        torch.cuda.synchronize()
+        assert all(torch.equal(result, out) for result in results)
+    a_full, b_full = (torch.as_tensor(matrix.to_dense()) for matrix in (a, b))
+    lowprec = reference.matmul(a_full, b_full, 1.0, None, 0.0, dtype=torch.float16)
+    reference.assert_close(out, reference.matmul(a_full, b_full, 1.0, None, 0.0), lowprec)
+
+
+@pytest.mark.parametrize("block", [64, 128])
 def test_two_sparse_of_a_long_k(block, rng):
     size = (3, 4, 1100)
     check("sparse_sparse", "sm90", torch.float16, rng, block=(block, block), size=size, density=0.05)

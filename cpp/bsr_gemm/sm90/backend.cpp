@@ -42,8 +42,13 @@ Reason supports(const Problem& p) {
 }
 
 std::size_t workspace_bytes(const Problem& p) {
-  const bool one_sparse = p.product == Product::sparse_dense || p.product == Product::dense_sparse;
-  return one_sparse && p.workspace_offered ? bytes_of_sums(p) : 0;
+  if (!p.workspace_offered) return 0;
+  switch (p.product) {
+    case Product::sparse_dense:
+    case Product::dense_sparse: return bytes_of_sums(p);
+    case Product::sparse_sparse: return bytes_of_next_tile(p);
+    default: return 0;
+  }
 }
 
 void run(const Problem& p, const BsrGemmArgs& args) {

@@ -18,8 +18,9 @@ constexpr std::uint32_t kWholeStage = 0x55;
 /// What stands in place of a stage's mask where the walk over k has ended, which the consumers do
 /// not know beforehand where both operands are sparse.
 constexpr std::uint32_t kEndOfTile = 1u << 31;
-/// Beside the mask of a tile's last stage, where many tiles go through the stages.
-constexpr std::uint32_t kLastOfTile = 1u << 30;
+/// Beside the mask of a tile's last stage, where many tiles go through the stages, and in place of
+/// one behind the last tile.
+constexpr std::uint32_t kLastOfTile = 1u << 30, kEndOfTiles = 1u << 29;
 constexpr int kMostParts = 8;  // CTAs of a cluster that share a tile, and those of which the sums
 constexpr int kMostPartsDeep = 2;  // fit beside the stages where these take what an SM has
 constexpr int kSampledCols = 256;  // of a tile of a sampled product

@@ -15,7 +15,7 @@ __device__ __forceinline__ void run_roles(const Params& p, SharedStorage<C>& sme
   const int group = warp_group();
   if (group == kConsumerGroups) {
     if constexpr (C::kBothSparse) {
-      PairProducer<C>(p, smem).run();
+      PairProducer<C, false>(p, smem).run();
     } else {
       cutlass::arch::warpgroup_reg_dealloc<C::kProducerRegisters>();
       Producer<C>(p, smem).template run<Walk>();

@@ -78,23 +78,22 @@ void launch_inner(const KernelKey& key, const Params& params, int num_sms, cudaS
 }
 
 template <class C>
-void launch_many_pairs(const Params& params, cudaStream_t stream) {
+void launch_many_pairs(const Params& params, int ctas, cudaStream_t stream) {
   cuda_check(cudaFuncSetAttribute(pair_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   smem_bytes<C>()),
              "bsr_gemm: sm90");
   cuda_check(cudaFuncSetAttribute(pair_kernel<C>, cudaFuncAttributePreferredSharedMemoryCarveout,
                                   cudaSharedmemCarveoutMaxShared),
              "bsr_gemm: sm90");
-  const int ctas = PairRounds::num_ctas(params.num_tiles, params.slots);
-  launch_kernel("bsr_gemm: sm90", pair_kernel<C>, ctas, C::kThreads, smem_bytes<C>(), stream, {},
-                params);
+  launch_kernel("bsr_gemm: sm90", pair_kernel<C>, ctas, C::kThreads, smem_bytes<C>(), stream,
+                {params.next_tile != nullptr}, params);
 }
 
 template <class Element, Major kRows, Major kCols>
 void launch_pairs_majors(const KernelKey& key, const Params& params, cudaStream_t stream) {
-  if (params.slots > 0) {
-    return launch_many_pairs<Config<Element, kRows, kCols, 64, 128, 3, Kind::both_sparse>>(params,
-                                                                                           stream);
+  if (key.ctas > 0) {
+    return launch_many_pairs<Config<Element, kRows, kCols, 64, 128, 3, Kind::both_sparse>>(
+        params, key.ctas, stream);
   }
   const auto launch =
       key.inner == 64 ? launch_config<Config<Element, kRows, kCols, 64, 128, 3, Kind::both_sparse>>

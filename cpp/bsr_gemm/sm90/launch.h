@@ -17,6 +17,7 @@ struct KernelKey {
   int inner = 64;
   int tile_cols = 256;
   int stages = 4;
+  int ctas = 0;  // that take many tiles of two sparse operands each; 0: one for each tile
 };
 
 /// One function for each `inner`, each in a file of its own.
@@ -34,9 +35,12 @@ void launch_few_16(const KernelKey& key, const FewParams& params, int num_sms, c
 void launch_few_32(const KernelKey& key, const FewParams& params, int num_sms, cudaStream_t stream);
 void launch_few_64(const KernelKey& key, const FewParams& params, int num_sms, cudaStream_t stream);
 
-/// Two sparse operands, `key.dense` being the major of the second: one CTA for each tile.
+/// Two sparse operands, `key.dense` being the major of the second.
 void launch_pairs_float16(const KernelKey& key, const Params& params, cudaStream_t stream);
 void launch_pairs_bfloat16(const KernelKey& key, const Params& params, cudaStream_t stream);
+
+/// Sets Params::next_tile to the first tile that no CTA begins with.
+void start_tiles(std::int32_t* next_tile, int ctas, cudaStream_t stream);
 
 /// Sampled: `key.sparse` is the major of the operand along the pattern's rows.
 void launch_sampled_float16(const KernelKey& key, const SampledParams& params, int ctas,

@@ -104,6 +104,7 @@ struct NoStaging {
 struct PairList {
   int2 pairs[kListedBlocks];  // where each block stands in the lists of the two groups
   int num_pairs;
+  int2 groups[4];  // those of the tile that a stage is of
 };
 
 /// Two CTAs on an SM leave no room for staging: it lies on the stages, which are free by then.

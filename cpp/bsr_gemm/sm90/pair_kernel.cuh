@@ -6,37 +6,15 @@
 #include "bsr_gemm/sm90/epilogue.cuh"
 #include "bsr_gemm/sm90/layouts.cuh"
 #include "bsr_gemm/sm90/pair_producer.cuh"
-#include "bsr_gemm/sm90/pair_rounds.h"
 #include "bsr_gemm/sm90/stage_reader.cuh"
 #include "primitives/quad.cuh"
 
 // Two sparse operands of blocks of 64 and 128, and a result of 16 bits with contiguous rows: a CTA
-// computes several tiles, and its producer lists and loads the next one while this one is
-// multiplied and stored. The sums go to memory from registers, since the stages, all of the shared
-// memory that half an SM has, are being filled meanwhile.
+// computes tiles until none is left, and its producer takes, lists and loads the next one while
+// this one is multiplied and stored. The sums go to memory from registers, since the stages, all of
+// the shared memory that half an SM has, are being filled meanwhile.
 
 namespace sparsek::bsr::sm90 {
-
-/// The tiles of a CTA.
-class ManyPairTiles {
- public:
-  static constexpr bool kMany = true;
-
-  __device__ explicit ManyPairTiles(const Params& p)
-      : p_(p), rounds_(PairRounds::of(blockIdx.x, p.num_tiles, p.slots)) {}
-
-  __device__ bool valid() const { return rounds_.count > 0; }
-  __device__ Tile take() {
-    const Tile tile = pair_tile(p_, rounds_.first);
-    rounds_.first += rounds_.step;
-    --rounds_.count;
-    return tile;
-  }
-
- private:
-  const Params& p_;
-  PairRounds rounds_;
-};
 
 /// A warp group that multiplies 64 rows of the tiles.
 template <class C>
@@ -68,15 +46,21 @@ class PairConsumer {
     constexpr int kStageB = L::kDenseElements * sizeof(Element) / 16;
 
     StageReader<C> reader(smem_);
-    ManyPairTiles tiles(p_);
-    while (tiles.valid()) {
-      const Tile tile = tiles.take();
+    for (bool ended = false; !ended;) {
       clear(acc);
+      std::int32_t row_group = 0, col_group = 0;
       for (bool last = false; !last;) {
         reader.wait_full();
         const std::uint32_t mask = reader.mask();
-        last = (mask & (kEndOfTile | kLastOfTile)) != 0;
-        const bool none = (mask & ~kEndOfTile & (kWholeStage << group_)) == 0;
+        // Noted, not left for: ptxas serialises WGMMA in a loop with a way out in its middle.
+        ended = (mask & kEndOfTiles) != 0;
+        last = (mask & (kEndOfTile | kLastOfTile | kEndOfTiles)) != 0;
+        if (last) {  // read as a mask is
+          const int2 groups = threadIdx.x % 32 == 0 ? smem_.groups[reader.stage()] : int2{};
+          row_group = static_cast<std::int32_t>(uniform(groups.x));
+          col_group = static_cast<std::int32_t>(uniform(groups.y));
+        }
+        const bool none = (mask & (kWholeStage << group_)) == 0;
         if (!none) {
           Tensor a = make_tensor(rA.data() + reader.stage() * kStageA, rA.layout());
           Tensor b = make_tensor(rB.data() + reader.stage() * kStageB, rB.layout());
@@ -91,7 +75,7 @@ class PairConsumer {
       }
       reader.finish();
       warpgroup_fence_operand(acc);
-      store(tile.group * kTileRows + group_ * kGroupRows, tile.col, acc);
+      if (!ended) store(row_group * kTileRows + group_ * kGroupRows, col_group * kTileRows, acc);
     }
   }
 
@@ -136,7 +120,7 @@ __global__ void __launch_bounds__(C::kBoundThreads, C::kCtasPerSm)
   auto& smem = begin<C>(raw_smem, p.sparse_map, p.dense_map);
   const int group = warp_group();
   if (group == kConsumerGroups) {
-    PairProducer<C, ManyPairTiles>(p, smem).run();
+    PairProducer<C, true>(p, smem).run();
   } else {
     PairConsumer<C>(p, smem, group).run();
   }

@@ -6,6 +6,7 @@
 #include "bsr_gemm/sm90/producer.cuh"
 #include "bsr_gemm/sm90/tiles.cuh"
 #include "primitives/barrier.cuh"
+#include "primitives/ptx.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -66,8 +67,8 @@ struct Boxes {
 
 /// The warp that fills the stages of a tile of two sparse operands: first the k blocks that its
 /// group of rows and its group of columns both have are found, by their bits, then both operands'
-/// blocks are loaded.
-template <class C, class Tiles = PairTiles>
+/// blocks are loaded. kMany: of the CTA's tiles, one after the other.
+template <class C, bool kMany>
 class PairProducer {
  public:
   using Element = typename C::Element;
@@ -87,39 +88,47 @@ class PairProducer {
   }
 
   __device__ void run() {
-    Tiles tiles(p_);
-    Heads next = read(tiles.take());
-    for (bool more = true; more;) {
-      const Heads now = next;
-      more = tiles.valid();
-      if (more) next = read(tiles.take());  // arrives while this one's blocks are loaded
-      load_tile(now);
+    tile_ = static_cast<std::int32_t>(blockIdx.x);
+    if constexpr (!kMany) return load_tile(read(pair_ranks(p_, tile_)));
+    while (tile_ < p_.num_tiles) {
+      load_tile(read(pair_ranks(p_, tile_)));
+      if (!asked_) ask();
+      tile_ = __shfl_sync(0xffffffffu, next_, 0);
+      asked_ = false;
     }
+    mark(kEndOfTiles);
   }
 
  private:
   struct Values {
     std::int32_t a, b;
   };
-  /// Where the lists of a tile's two groups lie, and a lane's first word of their bits.
+  /// A tile's two groups, where the bits of their lists lie, and a lane's first word of them.
   struct Heads {
-    std::int64_t a_begin, a_end, b_begin, b_end;
+    RowGroup a_group, b_group;
     const std::uint32_t *a_bits, *b_bits;
     std::uint32_t a, b;
   };
 
-  __device__ Heads read(const Tile& tile) const {
-    const std::int32_t col_group = tile.col / kTileRows;
+  __device__ Heads read(const PairRanks& ranks) const {
     Heads heads;
-    heads.a_begin = p_.lists.begins[tile.group];
-    heads.a_end = p_.lists.begins[tile.group + 1];
-    heads.b_begin = p_.col_lists.begins[col_group];
-    heads.b_end = p_.col_lists.begins[col_group + 1];
-    heads.a_bits = p_.lists.bits + tile.group * std::int64_t{p_.lists.bit_words};
-    heads.b_bits = p_.col_lists.bits + col_group * std::int64_t{p_.col_lists.bit_words};
+    heads.a_group = p_.lists.groups[ranks.row];
+    heads.b_group = p_.col_lists.groups[ranks.col];
+    heads.a_bits = p_.lists.bits + ranks.row * std::int64_t{p_.lists.bit_words};
+    heads.b_bits = p_.col_lists.bits + ranks.col * std::int64_t{p_.col_lists.bit_words};
     heads.a = word_of(heads.a_bits, lane_);
     heads.b = word_of(heads.b_bits, lane_);
     return heads;
+  }
+
+  /// For the CTA's next tile; the answer is not waited for here.
+  __device__ void ask() {
+    asked_ = true;
+    if (lane_ != 0) return;
+    next_ = p_.num_tiles;
+    if (p_.next_tile == nullptr) return;
+    ptx::griddepcontrol_wait();  // the kernel ahead, which sets it, may not have ended before
+    next_ = atomicAdd(p_.next_tile, 1);
   }
 
   __device__ std::uint32_t word_of(const std::uint32_t* bits, std::int32_t word) const {
@@ -127,10 +136,11 @@ class PairProducer {
   }
 
   __device__ void load_tile(const Heads& heads) {
-    a_begin_ = heads.a_begin;
-    a_end_ = heads.a_end;
-    b_begin_ = heads.b_begin;
-    b_end_ = heads.b_end;
+    a_begin_ = heads.a_group.begin;
+    a_end_ = a_begin_ + heads.a_group.length;
+    b_begin_ = heads.b_group.begin;
+    b_end_ = b_begin_ + heads.b_group.length;
+    groups_ = make_int2(heads.a_group.index, heads.b_group.index);
     a_listed_ = b_listed_ = 0;
     std::uint32_t a = heads.a, b = heads.b;
     std::int32_t word = 0;
@@ -140,14 +150,20 @@ class PairProducer {
       __syncwarp();
       word += kListedBlocks / 32;
       more = word < p_.lists.bit_words;
-      if (Tiles::kMany && !more && smem_.num_pairs > 0) return load_listed(kLastOfTile);
+      if (kMany && !more && smem_.num_pairs > 0) return load_listed(kLastOfTile);
       load_listed(0);
       a = word_of(heads.a_bits, word + lane_);
       b = word_of(heads.b_bits, word + lane_);
     }
+    mark(kEndOfTile);
+  }
+
+  /// A stage without blocks.
+  __device__ void mark(std::uint32_t what) {
     wait(&smem_.empty[stage_], phase_ ^ 1);
     if (lane_ == 0) {
-      smem_.masks[stage_] = kEndOfTile;
+      smem_.masks[stage_] = what;
+      if constexpr (kMany) smem_.groups[stage_] = groups_;
       arrive(&smem_.full[stage_]);
     }
     advance();
@@ -192,6 +208,9 @@ class PairProducer {
       const Values now = next;
       next = fetch(k + kTileK, depth);
       const std::uint32_t mask = __reduce_or_sync(0xffffffffu, now.a >= 0 ? a_.bits : 0u);
+      // As late as its answer and the next lists come in time: a tile that is taken early is one
+      // that no other CTA can begin.
+      if (kMany && flag != 0 && !asked_ && k + 2 * kTileK >= depth) ask();
       wait(&smem_.empty[stage_], phase_ ^ 1);
       load(k, now, mask, k + kTileK < depth ? 0 : flag);
       advance();
@@ -218,6 +237,7 @@ class PairProducer {
     std::uint64_t* const full = &smem_.full[stage_];
     if (lane_ == 0) {
       smem_.masks[stage_] = mask | flag;
+      if constexpr (kMany) smem_.groups[stage_] = groups_;
       expect(full, bytes);
       arrive(full);
     }
@@ -240,6 +260,9 @@ class PairProducer {
   std::uint32_t b_slices_ = 0;  // both rows' bits of the slices of k that this lane's box lies in
   std::int64_t a_begin_ = 0, a_end_ = 0, b_begin_ = 0, b_end_ = 0;
   int a_listed_ = 0, b_listed_ = 0;  // entries of the words before
+  std::int32_t tile_ = 0, next_ = 0;
+  bool asked_ = false;  // for the next one
+  int2 groups_{};       // of the tile
   int stage_ = 0;
   std::uint32_t phase_ = 0;
 };

@@ -40,23 +40,59 @@ CUtensorMap map_of(const Side& side, int inner) {
                          L2Fetch::bytes_128);
 }
 
+/// One of the two mixed cases is computed as the transpose of the other: fewer kernels.
+bool is_swapped(const Problem& p) {
+  return major_of(p.a_access, 2) == Major::free && major_of(p.b_access, 1) == Major::k;
+}
+
+std::int64_t pair_tiles(const Problem& p) {
+  return ceil_div(p.m, kTileRows) * ceil_div(p.n, kTileRows);
+}
+
+int inner_of_pair(const Problem& p) {
+  return static_cast<int>(
+      std::min({p.a_block.rows, p.a_block.cols, p.b_block.cols, std::int64_t{64}}));
+}
+
+/// Whether a CTA can compute several tiles: stages are 64 deep, and stores need no shared memory.
+bool takes_many(const Problem& p) {
+  const bool rows_inner = (p.out_access.axis == 0) != is_swapped(p);
+  return inner_of_pair(p) == 64 && p.out_dtype != DType::float32 && !p.adds_c && !rows_inner &&
+         p.out_access.alignment == 16;
+}
+
+/// CTAs that the chip holds.
+std::int64_t slots_of(const Problem& p) {
+  using C = Config<void, Major::k, Major::k, 64, kTileRows, 3, Kind::both_sparse>;
+  return std::int64_t{C::kCtasPerSm} * p.device.num_sms;
+}
+
+constexpr std::size_t kBytesOfNextTile = 256;
+
 }  // namespace
+
+std::size_t bytes_of_next_tile(const Problem& p) {
+  return takes_many(p) && pair_tiles(p) > slots_of(p) ? kBytesOfNextTile : 0;
+}
 
 void run_pairs(const Problem& p, const BsrGemmArgs& args) {
   if (p.m == 0 || p.n == 0) return;
   const Side a{"a", OperandSide::left, *args.a.sparse, args.a_plan, 2, major_of(p.a_access, 2)};
   const Side b{"b", OperandSide::right, *args.b.sparse, args.b_plan, 1, major_of(p.b_access, 1)};
-  // One of the two mixed cases is computed as the transpose of the other: fewer kernels.
-  const bool swapped = a.major == Major::free && b.major == Major::k;
+  const bool swapped = is_swapped(p);
   const Side &rows = swapped ? b : a, &cols = swapped ? a : b;
 
   KernelKey key;
   key.dtype = p.dtype;
   key.sparse = rows.major;
   key.dense = cols.major;
-  key.inner =
-      static_cast<int>(std::min({rows.block(), cols.block(), rows.block_k(), std::int64_t{64}}));
+  key.inner = inner_of_pair(p);
   key.tile_cols = kTileRows;
+  // Without a workspace a CTA has one tile.
+  const bool many = bytes_of_next_tile(p) > 0, taken = many && p.workspace_offered;
+  if (takes_many(p) && many == taken) {
+    key.ctas = static_cast<int>(std::min(pair_tiles(p), slots_of(p)));
+  }
 
   Params params{};
   params.lists = lists_of(rows.matrix, rows.side, Grouping::neighbours, rows.plan);
@@ -72,23 +108,20 @@ void run_pairs(const Problem& p, const BsrGemmArgs& args) {
     (side == &rows ? params.sparse_map : params.dense_map) = map_of(*side, key.inner);
   }
   set_out(p, args, !swapped, &params.result);
-  const bool plain = !params.result.wide_out && params.result.beta == 0 &&
-                     !params.result.rows_inner && params.result.aligned;
-  if (plain && key.inner == 64) {
-    params.slots =
-        Config<void, Major::k, Major::k, 64, kTileRows, 3, Kind::both_sparse>::kCtasPerSm *
-        p.device.num_sms;
-  }
+  if (taken) params.next_tile = static_cast<std::int32_t*>(args.workspace);
 
   if (log_enabled()) {
     log_once(cat("bsr_gemm sm90 pairs tile=", kTileRows, "x", kTileRows, "x", kTileK, " inner=",
                  key.inner, " rows=", rows.name, key.sparse == Major::k ? " (k)" : " (rows)",
                  " cols=", cols.name, key.dense == Major::k ? " (k)" : " (cols)",
-                 " tiles=", params.num_tiles, " slots=", params.slots));
+                 " tiles=", params.num_tiles, " ctas=", key.ctas > 0 ? key.ctas : params.num_tiles,
+                 taken ? " that take tiles as they get ready" : ""));
   }
   const DeviceGuard guard(p.device.device);
+  const auto stream = static_cast<cudaStream_t>(args.stream);
+  if (taken) start_tiles(params.next_tile, key.ctas, stream);
   const auto launch = p.dtype == DType::float16 ? launch_pairs_float16 : launch_pairs_bfloat16;
-  launch(key, params, static_cast<cudaStream_t>(args.stream));
+  launch(key, params, stream);
 }
 
 }  // namespace sparsek::bsr::sm90

@@ -30,7 +30,7 @@ struct Schedule {
 struct Lists {
   const RowGroup* groups;      // longest first
   const std::int64_t* begins;  // of each group in its own order, and behind them the last one's end
-  const std::uint32_t* bits;   // bit_words for each group: bit k is set where it has k block k
+  const std::uint32_t* bits;   // bit_words each, as `groups`: bit k is set where it has k block k
   const std::int32_t* cols;
   const std::int32_t* values;
   const std::int32_t* rows;  // the block row at each place of the groups; null: in order
@@ -70,8 +70,10 @@ struct Params {
   std::int32_t rows;        // of the result, along the sparse operand
   std::int32_t cols;        // along the dense operand
   std::int32_t num_tiles;
-  std::int32_t slots;  // of CTAs on the chip, where each takes many tiles of two sparse operands
-  int log2_split;      // of the CTAs, those of a cluster, that share the walk over k of a tile
+  // Where CTAs take tiles of two sparse operands as they get ready: the next one. Null: each CTA
+  // has one.
+  std::int32_t* next_tile;
+  int log2_split;  // of the CTAs, those of a cluster, that share the walk over k of a tile
   // Where both operands are sparse: those of the second one, which lies along the columns.
   Lists col_lists;
   int log2_block_cols;

@@ -112,7 +112,9 @@ __global__ void __launch_bounds__(kListThreads)
       if (threadIdx.x % 32 == 0) {
         in_warp[threadIdx.x / 32] = __popc(ballot);
         const std::int64_t word = (k_begin + at) / 32;
-        if (kFill && word < words) arrays.bits[blockIdx.x * words + word] = ballot;
+        if (kFill && word < words) {
+          arrays.bits[arrays.ranks[blockIdx.x] * words + word] = ballot;
+        }
       }
       __syncthreads();
       int before = 0, total = 0;
@@ -177,6 +179,7 @@ __global__ void place_kernel(const Arrays arrays, std::int32_t count, std::int64
   }
   begin = min(begin, nnz);
   arrays.begins[group] = begin;
+  arrays.ranks[group] = rank;
   const auto length = static_cast<std::int32_t>(min(std::int64_t{mine}, nnz - begin));
   arrays.groups[rank] = {begin, length, group};
   if (group == count - 1) arrays.begins[count] = begin + length;

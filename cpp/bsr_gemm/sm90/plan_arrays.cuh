@@ -19,6 +19,7 @@ struct Arrays {
   std::int64_t* begins;  // see Lists
   std::uint32_t* bits;
   std::int32_t* lengths;
+  std::int32_t* ranks;  // of each group by length
   std::int32_t* cols;
   std::int32_t* values;
   std::size_t bytes_of_lists;  // all of these
@@ -106,6 +107,7 @@ inline Arrays take_lists(const BsrMatrixView& m, OperandSide side, int size, std
   arrays.begins = memory->take<std::int64_t>(groups + 1);
   arrays.bits = memory->take<std::uint32_t>(groups * static_cast<std::size_t>(words));
   arrays.lengths = memory->take<std::int32_t>(groups);
+  arrays.ranks = memory->take<std::int32_t>(groups);
   arrays.cols = memory->take<std::int32_t>(entries);
   arrays.values = memory->take<std::int32_t>(entries * static_cast<std::size_t>(size));
   arrays.bytes_of_lists = memory->taken() - before;

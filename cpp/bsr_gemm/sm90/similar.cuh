@@ -6,7 +6,8 @@ namespace sparsek::bsr::sm90 {
 
 // Rows that are multiplied together read the dense rows of every k block that any of them has: the
 // more they share, the less is read. Greedy, within windows of rows: a group begins with the
-// longest row that is left, and takes the one that has most in common with it, again and again.
+// longest row that is left, and takes the one that has most in common with it beyond what a row of
+// its length has by chance, again and again.
 // Reordering rows by similarity for dense units is from Labini et al., Blocking Sparse Matrices to
 // Leverage Dense-Specific Multiplication, IA3 2022.
 
@@ -33,6 +34,9 @@ __device__ inline std::uint32_t cta_max(std::uint32_t value, std::uint32_t* scra
   return value;
 }
 
+/// Of what a row has in common with a group by chance, how much counts against it.
+constexpr float kChance = 0.8f;
+
 /// A CTA for each window, a thread for each row. Depends on the bits alone.
 __global__ void __launch_bounds__(kWindow)
     similar_kernel(const SimilarArrays arrays, std::int64_t num_rows, std::int64_t num_words,
@@ -43,19 +47,24 @@ __global__ void __launch_bounds__(kWindow)
   const std::uint32_t* const bits = arrays.bits + blockIdx.x * num_words * kWindow;
   std::uint32_t* const seen = arrays.seen + blockIdx.x * num_words * 2;
   std::uint32_t* const added = seen + num_words;
-  constexpr std::uint32_t kMost = (1u << 22) - 2;  // of a count, beside a row's number
-  const auto ranked = [&](std::uint32_t count) {
-    return (min(count, kMost) + 1) << 10 | static_cast<std::uint32_t>(kWindow - 1 - thread);
+  const float share = 1 / (static_cast<float>(num_words) * 32);  // of all k blocks
+  // In [-1, 1], in 22 bits beside a row's number.
+  const auto ranked = [&](float score) {
+    return static_cast<std::uint32_t>((score + 1) * (1 << 20) + 1) << 10 |
+           static_cast<std::uint32_t>(kWindow - 1 - thread);
   };
   bool left = first + thread < num_rows;
-  std::uint32_t length = 0, common = 0;
+  std::uint32_t length = 0, common = 0, listed = 0;
   for (std::int64_t word = 0; word < num_words; ++word) {
     length += __popc(bits[word * kWindow + thread]);
   }
 
   for (int place = 0; place < kWindow; ++place) {
     const bool begins = place % rows_in_group == 0;
-    const std::uint32_t best = cta_max(left ? ranked(begins ? length : common) : 0, scratch);
+    const float chance = kChance * share * static_cast<float>(listed);
+    const float score = static_cast<float>(begins ? length : common) -
+                        (begins ? 0 : chance * static_cast<float>(length));
+    const std::uint32_t best = cta_max(left ? ranked(score * share) : 0, scratch);
     if (best == 0) {  // none is left
       if (thread >= place) {
         const std::int64_t at = first + thread;
@@ -69,7 +78,7 @@ __global__ void __launch_bounds__(kWindow)
       arrays.order[first + place] = static_cast<std::int32_t>(first + row);
       arrays.place_of[first + row] = static_cast<std::int32_t>(first + place);
     }
-    if (begins) common = 0;
+    if (begins) common = listed = 0;
     for (std::int64_t word = thread; word < num_words; word += kWindow) {
       const std::uint32_t has = bits[word * kWindow + row], had = begins ? 0 : seen[word];
       added[word] = has & ~had;
@@ -77,7 +86,9 @@ __global__ void __launch_bounds__(kWindow)
     }
     __syncthreads();
     for (std::int64_t word = 0; word < num_words; ++word) {
-      common += __popc(bits[word * kWindow + thread] & added[word]);
+      const std::uint32_t more = added[word];
+      listed += __popc(more);
+      common += __popc(bits[word * kWindow + thread] & more);
     }
   }
 }

@@ -187,32 +187,37 @@ class SplitTiles {
   bool taken_ = false;
 };
 
-/// Tiles of two sparse operands by panels of column groups.
-__device__ inline Tile pair_tile(const Params& p, std::int32_t index) {
+/// The groups of a tile of two sparse operands, by length.
+struct PairRanks {
+  std::int32_t row, col;
+};
+
+/// Tiles of two sparse operands by panels of column groups, in each the longest row groups first.
+__device__ inline PairRanks pair_ranks(const Params& p, std::int32_t index) {
   const std::int32_t rows = p.lists.num_groups, cols = p.col_lists.num_groups;
   const std::int32_t panel = index / (rows * kPanelGroups);
   const std::int32_t width = min(kPanelGroups, cols - panel * kPanelGroups);
   const std::int32_t in_panel = index - panel * rows * kPanelGroups;
-  Tile tile{};
-  tile.group = in_panel / width;
-  tile.col = (panel * kPanelGroups + in_panel % width) * kTileRows;
-  return tile;
+  return {in_panel / width, panel * kPanelGroups + in_panel % width};
 }
 
 /// The one tile of a CTA: the hardware deals CTAs to the SMs as these get ready.
 class PairTiles {
  public:
-  static constexpr bool kMany = false;
-  __device__ explicit PairTiles(const Params& p) : tile_(pair_tile(p, blockIdx.x)) {}
+  __device__ explicit PairTiles(const Params& p) : p_(p) {}
 
   __device__ bool valid() const { return !taken_; }
   __device__ Tile take() {
     taken_ = true;
-    return tile_;
+    const PairRanks ranks = pair_ranks(p_, static_cast<std::int32_t>(blockIdx.x));
+    Tile tile{};
+    tile.group = p_.lists.groups[ranks.row].index;
+    tile.col = p_.col_lists.groups[ranks.col].index * kTileRows;
+    return tile;
   }
 
  private:
-  Tile tile_{};
+  const Params& p_;
   bool taken_ = false;
 };
 

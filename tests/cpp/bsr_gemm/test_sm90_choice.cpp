@@ -9,7 +9,6 @@
 
 #include "bsr_gemm/backends.h"
 #include "bsr_gemm/sm90/few_config.h"
-#include "bsr_gemm/sm90/pair_rounds.h"
 #include "bsr_gemm/sm90/products.h"
 #include "bsr_gemm/sm90/stretches.h"
 #include "bsr_gemm/sm90/tile_choice.h"
@@ -134,29 +133,6 @@ void test_few_columns_fit_in_shared_memory() {
   check_few_layouts<64>();
 }
 
-/// The CTAs of a product of two sparse operands take every tile once, and the later ones no more
-/// than the earlier ones.
-void test_rounds_cover_the_tiles() {
-  for (const std::int32_t slots : {1, 2, 264}) {
-    for (const std::int32_t tiles : {1, 2, 3, 100, 263, 264, 265, 527, 1000, 4096, 20000}) {
-      std::vector<int> taken(static_cast<std::size_t>(tiles));
-      std::int32_t most = tiles;
-      for (std::int32_t cta = 0; cta < sm90::PairRounds::num_ctas(tiles, slots); ++cta) {
-        const auto rounds = sm90::PairRounds::of(cta, tiles, slots);
-        CHECK(rounds.count >= 1 && rounds.count <= most);
-        most = rounds.count;
-        for (std::int32_t i = 0; i < rounds.count; ++i) {
-          const std::int32_t tile = rounds.first + i * rounds.step;
-          CHECK(tile >= 0 && tile < tiles);
-          ++taken[static_cast<std::size_t>(tile)];
-        }
-      }
-      CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
-      CHECK_EQ(most, 1);
-    }
-  }
-}
-
 /// A stretch takes what follows the one before it, in whole K tiles; whoever begins a list knows
 /// how many others add to it, and nobody has more than a share and what was rounded.
 void test_stretches_cover_the_lists() {
@@ -217,6 +193,31 @@ void test_stretches_cover_the_lists() {
   }
 }
 
+/// Of two sparse operands CTAs take tiles as they get ready, where there are more than the chip
+/// holds and a CTA can compute several.
+void test_room_for_the_next_tile() {
+  Problem p = problem_of(Product::sparse_sparse);
+  p.a_block = {128, 64};
+  p.b_block = {64, 128};
+  p.a_access.axis = p.b_access.axis = 2;
+  p.m = p.n = 16 * 128;
+  CHECK_EQ(sm90::bytes_of_next_tile(p), 0u);  // 256 tiles
+  p.n = 17 * 128;
+  CHECK(sm90::bytes_of_next_tile(p) > 0);
+  CHECK_EQ(sm90::backend().workspace_bytes(p), 0u);  // the caller offers none
+  p.workspace_offered = true;
+  CHECK_EQ(sm90::backend().workspace_bytes(p), sm90::bytes_of_next_tile(p));
+  Problem other = p;
+  other.out_dtype = DType::float32;
+  CHECK_EQ(sm90::bytes_of_next_tile(other), 0u);
+  other = p;
+  other.a_block = {32, 64};
+  CHECK_EQ(sm90::bytes_of_next_tile(other), 0u);
+  other = p;
+  other.out_access.axis = 0;  // columns contiguous, which is the way the kernel does not store
+  CHECK_EQ(sm90::bytes_of_next_tile(other), 0u);
+}
+
 /// Memory for shared sums is asked for where one row can be longer than a CTA's share of all.
 void test_room_for_long_rows() {
   Problem p = problem_of(Product::sparse_dense);
@@ -248,8 +249,8 @@ int main() {
   test_shared_tiles_fill_the_chip();
   test_few_columns_where_they_pay();
   test_few_columns_fit_in_shared_memory();
-  test_rounds_cover_the_tiles();
   test_stretches_cover_the_lists();
   test_room_for_long_rows();
+  test_room_for_the_next_tile();
   return failures() != 0;
 }
