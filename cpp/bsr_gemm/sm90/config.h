@@ -24,8 +24,6 @@ constexpr std::uint32_t kLastOfTile = 1u << 30, kEndOfTiles = 1u << 29;
 constexpr int kMostParts = 8;  // CTAs of a cluster that share a tile, and those of which the sums
 constexpr int kMostPartsDeep = 2;  // fit beside the stages where these take what an SM has
 constexpr int kSampledCols = 256;  // of a tile of a sampled product
-/// Column groups that are finished before the next ones: the values of those lie in L2 by then.
-constexpr int kPanelGroups = 16;
 
 /// Which axis of an operand is contiguous in memory: k, or the rows of the sparse operand and the
 /// columns of the dense one.

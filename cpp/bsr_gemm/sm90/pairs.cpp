@@ -69,6 +69,16 @@ std::int64_t slots_of(const Problem& p) {
 
 constexpr std::size_t kBytesOfNextTile = 256;
 
+// Of a panel of columns: values that L2 still has when the next row group comes.
+constexpr std::int64_t kPanelBytes = std::int64_t{20} << 20;
+
+std::int32_t groups_of_panel(const BsrMatrixView& cols, std::int32_t num_groups) {
+  const std::int64_t bytes = cols.nnz() * cols.block_rows() * cols.block_cols() * 2;
+  const std::int64_t panels = std::max<std::int64_t>(1, ceil_div(bytes, kPanelBytes));
+  return static_cast<std::int32_t>(
+      ceil_div(num_groups, std::min<std::int64_t>(panels, num_groups)));
+}
+
 }  // namespace
 
 std::size_t bytes_of_next_tile(const Problem& p) {
@@ -103,6 +113,7 @@ void run_pairs(const Problem& p, const BsrGemmArgs& args) {
   params.rows = static_cast<std::int32_t>(rows.extent());
   params.cols = static_cast<std::int32_t>(cols.extent());
   params.num_tiles = params.lists.num_groups * params.col_lists.num_groups;
+  params.panel_groups = groups_of_panel(cols.matrix, params.col_lists.num_groups);
   for (const Side* side : {&rows, &cols}) {
     if (side->matrix.nnz() == 0) continue;
     (side == &rows ? params.sparse_map : params.dense_map) = map_of(*side, key.inner);

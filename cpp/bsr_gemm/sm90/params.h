@@ -74,8 +74,10 @@ struct Params {
   // has one.
   std::int32_t* next_tile;
   int log2_split;  // of the CTAs, those of a cluster, that share the walk over k of a tile
-  // Where both operands are sparse: those of the second one, which lies along the columns.
+  // Where both operands are sparse: those of the second one, which lies along the columns, and how
+  // many of its groups are finished before the next ones.
   Lists col_lists;
+  std::int32_t panel_groups;
   int log2_block_cols;
   Result result;
   // Where one row may take longer than a worker's share: for each stretch (stretches.h) the sums of

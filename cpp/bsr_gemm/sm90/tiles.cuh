@@ -195,10 +195,10 @@ struct PairRanks {
 /// Tiles of two sparse operands by panels of column groups, in each the longest row groups first.
 __device__ inline PairRanks pair_ranks(const Params& p, std::int32_t index) {
   const std::int32_t rows = p.lists.num_groups, cols = p.col_lists.num_groups;
-  const std::int32_t panel = index / (rows * kPanelGroups);
-  const std::int32_t width = min(kPanelGroups, cols - panel * kPanelGroups);
-  const std::int32_t in_panel = index - panel * rows * kPanelGroups;
-  return {in_panel / width, panel * kPanelGroups + in_panel % width};
+  const std::int32_t panel = index / (rows * p.panel_groups);
+  const std::int32_t width = min(p.panel_groups, cols - panel * p.panel_groups);
+  const std::int32_t in_panel = index - panel * rows * p.panel_groups;
+  return {in_panel / width, panel * p.panel_groups + in_panel % width};
 }
 
 /// The one tile of a CTA: the hardware deals CTAs to the SMs as these get ready.
