@@ -93,6 +93,7 @@ struct Layouts {
 
 /// The k blocks of a pair of groups are listed so many at a time.
 constexpr int kListedBlocks = 1024;
+constexpr int kMostPairStages = 4;
 
 template <class C>
 struct OwnStaging {
@@ -104,7 +105,7 @@ struct NoStaging {
 struct PairList {
   int2 pairs[kListedBlocks];  // where each block stands in the lists of the two groups
   int num_pairs;
-  int2 groups[4];  // those of the tile that a stage is of
+  int2 groups[kMostPairStages];  // those of the tile that a stage is of
 };
 
 /// Two CTAs on an SM leave no room for staging: it lies on the stages, which are free by then.
@@ -113,6 +114,7 @@ struct SharedStorage
     : std::conditional_t<C::kBothSparse, PairList,
                          std::conditional_t<C::kOneTile, NoStaging, OwnStaging<C>>> {
   using L = Layouts<C>;
+  static_assert(!C::kBothSparse || C::kStages <= kMostPairStages);
   alignas(1024) typename C::Element sparse[C::kStages][L::kSparseElements];
   alignas(1024) typename C::Element dense[C::kStages][L::kDenseElements];
   alignas(8) std::uint64_t full[C::kStages];
