@@ -3,6 +3,7 @@
 
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/products.h"
+#include "bsr_gemm/sm90/tile_choice.h"
 #include "core/cuda_check.h"
 #include "core/log.h"
 #include "core/message.h"
@@ -45,14 +46,7 @@ bool is_swapped(const Problem& p) {
   return major_of(p.a_access, 2) == Major::free && major_of(p.b_access, 1) == Major::k;
 }
 
-std::int64_t pair_tiles(const Problem& p) {
-  return ceil_div(p.m, kTileRows) * ceil_div(p.n, kTileRows);
-}
-
-int inner_of_pair(const Problem& p) {
-  return static_cast<int>(
-      std::min({p.a_block.rows, p.a_block.cols, p.b_block.cols, std::int64_t{64}}));
-}
+int inner_of_pair(const Problem& p) { return std::min(inner_of(p.a_block), inner_of(p.b_block)); }
 
 /// Whether a CTA can compute several tiles: stages are 64 deep, and stores need no shared memory.
 bool takes_many(const Problem& p) {
@@ -82,7 +76,7 @@ std::int32_t groups_of_panel(const BsrMatrixView& cols, std::int32_t num_groups)
 }  // namespace
 
 std::size_t bytes_of_next_tile(const Problem& p) {
-  return takes_many(p) && pair_tiles(p) > slots_of(p) ? kBytesOfNextTile : 0;
+  return takes_many(p) && num_tiles(p, kTileRows) > slots_of(p) ? kBytesOfNextTile : 0;
 }
 
 void run_pairs(const Problem& p, const BsrGemmArgs& args) {
@@ -101,7 +95,7 @@ void run_pairs(const Problem& p, const BsrGemmArgs& args) {
   // Without a workspace a CTA has one tile.
   const bool many = bytes_of_next_tile(p) > 0, taken = many && p.workspace_offered;
   if (takes_many(p) && many == taken) {
-    key.ctas = static_cast<int>(std::min(pair_tiles(p), slots_of(p)));
+    key.ctas = static_cast<int>(std::min(num_tiles(p, kTileRows), slots_of(p)));
   }
 
   Params params{};

@@ -20,7 +20,7 @@ void run_dense(const Problem& problem, const BsrGemmArgs& args);
 bool takes_few(const Problem& problem);
 void run_few(const Problem& problem, const BsrGemmArgs& args);
 
-/// Tiles of 128 rows of the sparse operand and `tile_cols` columns.
+/// Tiles of 128 rows of the sparse operand, or of either, and `tile_cols` columns.
 std::int64_t num_tiles(const Problem& problem, int tile_cols);
 
 /// What sums of parts of long rows take beside a product with one sparse operand; 0 where no row
