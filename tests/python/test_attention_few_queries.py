@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import reference
 import torch
 from attention_cases import Case, padded_lists, random_blocks
 from test_attention import run_case
@@ -53,8 +54,58 @@ def test_shared_keys(q_len, kv_len, band, dtype, rng):
     run_case(case, "sm90", dtype, rng)
 
 
-def test_shared_keys_in_a_graph(rng):
-    q, out = normal(rng, 2, 1, 16, 128), torch.empty(2, 1, 16, 128, device="cuda", dtype=torch.float16)
+# Groups of 2 to 40 query heads, some of which divide no tile; tiles that are partly empty, full, and several.
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("band", ["all", "causal", "window"])
+@pytest.mark.parametrize(
+    "heads", [(8, 4), (6, 2), (28, 4), (32, 4), (40, 1)], ids=lambda heads: f"{heads[0]}of{heads[1]}"
+)
+@pytest.mark.parametrize("q_len", [2, 4, 7, 16, 32])
+def test_packed_heads(q_len, heads, band, dtype, rng):
+    """Several queries, as in speculative decoding: the query heads of a kv head in one tile."""
+    head_dim, value_dim = ((64, 64), (96, 96), (128, 128), (192, 128), (104, 48), (256, 256))[rng.integers(6)]
+    case = Case(
+        "packed heads",
+        q_len,
+        int(rng.integers(1024, 6000)),
+        batch=int(rng.integers(1, 4)),
+        heads=heads[0],
+        kv_heads=heads[1],
+        head_dim=head_dim,
+        value_dim=value_dim,
+        causal=band == "causal",
+        window=(int(rng.integers(0, 2000)), None if q_len == 7 else 40) if band == "window" else None,
+        layout="bhsd" if rng.random() < 0.5 else "bshd",
+    )
+    run_case(case, "sm90", dtype, rng)
+
+
+def test_packed_heads_of_many_sequences(rng):
+    """More tiles than SMs: each has all of its keys."""
+    q = normal(rng, 40, 5, 12, 64)
+    k, v = (normal(rng, 40, 1500, 4, 64) for _ in range(2))
+    allowed = reference.allowed_pairs(5, 1500, causal=True, device="cuda")[0, 0]
+    check(q, k, v, allowed, attention(q, k, v, causal=True, backend="sm90"))
+
+
+def test_packed_heads_of_strided_arrays(rng):
+    """Q as a slice of a projection's output, out and lse given to and by the caller."""
+    fused = normal(rng, 2, 6, 3, 16, 128)
+    q, out = fused[:, :, 0, :12], torch.full((2, 6, 20, 128), float("nan"), device="cuda", dtype=torch.float16)
+    k, v = (normal(rng, 2, 3000, 4, 256)[..., :128] for _ in range(2))
+    result, lse = attention(q, k, v, causal=True, out=out[:, :, 4:16], return_lse=True, backend="sm90")
+    allowed = reference.allowed_pairs(6, 3000, causal=True, device="cuda")
+    expected = reference.attention(q, k, v, allowed)
+    lowprec = reference.attention(q, k, v, allowed, dtype=torch.float16)
+    reference.assert_close(result, expected.out, lowprec.out)
+    reference.assert_close(lse, expected.lse, lowprec.lse.float(), what="lse")
+    assert out[:, :, :4].isnan().all()
+    assert out[:, :, 16:].isnan().all()
+
+
+@pytest.mark.parametrize("q_len", [1, 5])
+def test_shared_keys_in_a_graph(q_len, rng):
+    q, out = normal(rng, 2, q_len, 16, 128), torch.empty(2, q_len, 16, 128, device="cuda", dtype=torch.float16)
     k, v = (normal(rng, 2, 7000, 4, 128) for _ in range(2))
     attention(q, k, v, out=out, backend="sm90")
     graph = torch.cuda.CUDAGraph()
@@ -65,7 +116,7 @@ def test_shared_keys_in_a_graph(rng):
             x.normal_()
         out.fill_(float("nan"))
         graph.replay()
-        check(q, k, v, torch.ones(1, 7000, dtype=torch.bool, device="cuda"), out)
+        check(q, k, v, torch.ones(q_len, 7000, dtype=torch.bool, device="cuda"), out)
         first = out.clone()
         for _ in range(20):
             graph.replay()

@@ -15,6 +15,11 @@ namespace {
 
 constexpr std::size_t kProgressBytes = 256;
 
+/// The problem that is computed in place of `p`, made in `memory`, or `p` itself.
+const Problem& pack(const Problem& p, std::optional<Problem>* memory) {
+  return packs_gqa(p) ? pack_gqa(p, memory) : pack_heads(p, memory);
+}
+
 Reason available() { return why_no_gpu(90); }
 
 Reason supports(const Problem& p) {
@@ -39,7 +44,7 @@ Reason supports(const Problem& p) {
     }
   }
   std::optional<Problem> packed;
-  if (choose(pack_gqa(p, &packed)).num_tiles > std::int64_t{0x7fffffff}) {
+  if (choose(pack(p, &packed)).num_tiles > std::int64_t{0x7fffffff}) {
     return cat("batch * heads is ", p.batch * p.num_q_heads,
                ", too many tiles to count in 32 bits");
   }
@@ -48,9 +53,9 @@ Reason supports(const Problem& p) {
 
 std::size_t workspace_bytes(const Problem& asked) {
   std::optional<Problem> packed;
-  const Problem& p = pack_gqa(asked, &packed);
+  const Problem& p = pack(asked, &packed);
   const Choice choice = choose(p);
-  if (choice.log2_splits > 0) return bytes_of_parts(p, choice.log2_splits);
+  if (choice.in_parts) return bytes_of_parts(p, choice.log2_splits);
   if (!choice.counted) return 0;
   return kProgressBytes + (p.has_mask ? static_cast<std::size_t>(choice.num_tiles) * 4 : 0);
 }
@@ -65,12 +70,25 @@ CUtensorMap map_of(const char* name, const TensorView& tensor, int box_columns, 
                          L2Fetch::bytes_256);
 }
 
+/// Q as the kernels for parts read it.
+CUtensorMap map_of_packed(const TensorView& q, const Rows& rows, int box_columns) {
+  return make_tensor_map("q", q.dtype, q.data,
+                         {{q.shape[3], 1, box_columns},
+                          {rows.heads, q.stride[2], rows.heads},
+                          {q.shape[1], q.stride[1], rows.of_tile / rows.heads},
+                          {q.shape[2] / rows.heads, q.stride[2] * rows.heads, 1},
+                          {q.shape[0], q.stride[0], 1}},
+                         L2Fetch::bytes_256);
+}
+
 Params make_params(const Problem& p, const AttentionArgs& args, const Choice& choice) {
   const Kernel& kernel = *choice.kernel;
   Params params;
   params.pieces = make_piece_grid(
       kernel.tile_kv, p.has_mask ? static_cast<std::int32_t>(p.kv_block) : kernel.tile_kv);
-  params.q = map_of("q", args.q, kernel.box_columns_k, kernel.tile_q);
+  params.rows = make_rows(kernel.tile_q, p.packed_heads);
+  params.q = kernel.splits ? map_of_packed(args.q, params.rows, kernel.box_columns_k)
+                           : map_of("q", args.q, kernel.box_columns_k, kernel.tile_q);
   if (p.kv_len > 0) {  // else nothing is read
     params.k = map_of("k", args.k, kernel.box_columns_k, params.pieces.keys);
     params.v = map_of("v", args.v, kernel.box_columns_v, params.pieces.keys);
@@ -78,7 +96,7 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   params.log2_splits = choice.log2_splits;
   params.split_keys = static_cast<std::int32_t>(choice.split_keys);
   params.keys_read_once = choice.keys_read_once;
-  if (choice.log2_splits > 0) {
+  if (choice.in_parts) {
     const Parts parts = parts_of(p, choice.log2_splits, args.workspace);
     params.out = parts.out;
     params.lse = parts.lse;
@@ -107,7 +125,7 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
 
 void run(const Problem& asked, const AttentionArgs& asked_args) {
   std::optional<Problem> packed;
-  const Problem& p = pack_gqa(asked, &packed);
+  const Problem& p = pack(asked, &packed);
   const AttentionArgs args = pack_gqa(asked, p, asked_args);
   const DeviceGuard guard(p.device.device);
   const auto stream = static_cast<cudaStream_t>(args.stream);
@@ -120,9 +138,9 @@ void run(const Problem& asked, const AttentionArgs& asked_args) {
     start_tiles(params.schedule, stream);
   }
   choice.kernel->launch(p.dtype, params, choice.num_ctas, stream);
-  if (choice.log2_splits > 0) {
+  if (choice.in_parts) {
     const Parts parts{params.out, params.lse, choice.log2_splits};
-    add_parts(p, parts, output_of(p, args), lse_of(args), stream);
+    add_parts(p, params.rows, parts, output_of(p, args), lse_of(args), stream);
   }
 }
 

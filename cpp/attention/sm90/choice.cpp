@@ -61,12 +61,20 @@ bool takes(const Kernel& kernel, const Problem& p) {
 }
 
 std::int64_t tiles_of(const Kernel& kernel, const Problem& p) {
-  return ceil_div(p.q_len, kernel.tile_q);
+  const std::int64_t rows_of_tile = kernel.tile_q / p.packed_heads * p.packed_heads;
+  return ceil_div(p.q_len, rows_of_tile);
 }
 
 /// Q tiles that the chip computes at a time.
 std::int64_t slots_of(const Kernel& kernel, const Problem& p) {
   return std::int64_t{std::max(1, p.device.num_sms)} * kernel.ctas_per_sm * kernel.teams;
+}
+
+/// The kernel for parts of the keys.
+const Kernel& kernel_of_parts(const Problem& p) {
+  return *std::find_if(std::begin(kKernels), std::end(kKernels), [&](const Kernel& kernel) {
+    return kernel.splits && is_wide_enough(kernel, p);
+  });
 }
 
 /// Relative time: rounds of the chip's tiles, each as long as its queries.
@@ -104,22 +112,21 @@ constexpr std::int64_t kLeastTilesOfSplit = 2, kLeastListedKeysOfSplit = 256;
 constexpr double kLeastGainOfSplit = 1.25, kLeastGainOfMoreParts = 1.05;
 
 /// That a tile may read.
-std::int64_t keys_of_tile(const Problem& p, std::int64_t queries) {
+std::int64_t keys_of_tile(const Problem& p, std::int64_t rows) {
+  const std::int64_t queries = ceil_div(rows, p.packed_heads);
   const std::int64_t seen = std::min(p.kv_len, p.band.end_shift - p.band.begin_shift + queries - 1);
   return p.has_mask ? std::min(seen, p.listed_keys) : seen;
 }
 
 /// Where tiles leave SMs idle and have many keys: parts of the keys, without lists by another
-/// kernel.
+/// kernel, which packed heads have anyway.
 void split_keys(const Problem& p, Choice* choice) {
   Choice split;
-  if (p.has_mask) split.kernel = choice->kernel;
-  for (const Kernel& kernel : kKernels) {
-    if (kernel.splits && split.kernel == nullptr && is_wide_enough(kernel, p))
-      split.kernel = &kernel;
-  }
+  split.kernel = p.has_mask ? choice->kernel : &kernel_of_parts(p);
+  split.in_parts = choice->in_parts;
   split.num_q_tiles = tiles_of(*split.kernel, p);
   const std::int64_t tiles = split.num_q_tiles * p.num_q_heads * p.batch;
+  split.num_tiles = tiles;
   const std::int64_t tile_kv = split.kernel->tile_kv;
   const std::int64_t keys = keys_of_tile(p, std::min<std::int64_t>(split.kernel->tile_q, p.q_len));
   const std::int64_t least_keys =
@@ -128,7 +135,8 @@ void split_keys(const Problem& p, Choice* choice) {
   // One team is enough to keep an SM busy, but where memory is waited for.
   const int teams = split.num_q_tiles > 1 ? split.kernel->teams : 1;
   const std::int64_t slots = slots_of(*split.kernel, p) / teams;
-  double least = busy(choice->num_tiles, slots_of(*choice->kernel, p) / teams) * kLeastGainOfSplit;
+  double least = busy(choice->num_tiles, slots_of(*choice->kernel, p) / teams) *
+                 (choice->in_parts ? kLeastGainOfMoreParts : kLeastGainOfSplit);
   for (int log2 = 1; log2 <= kMostLog2Splits; ++log2) {
     const std::int64_t parts = tiles << log2;
     if (keys < least_keys << log2) break;
@@ -138,19 +146,44 @@ void split_keys(const Problem& p, Choice* choice) {
     least = busy(parts, slots) * kLeastGainOfMoreParts;
     split.log2_splits = log2;
     split.num_tiles = parts;
+    split.in_parts = true;
   }
-  if (split.log2_splits == 0) return;
+  if (!split.in_parts) return;
   split.split_keys =
       ceil_div(ceil_div(keys, tile_kv), std::int64_t{1} << split.log2_splits) * tile_kv;
   *choice = split;
 }
 
+// With fewer keys the sum of the parts costs more than what is not read and multiplied.
+constexpr std::int64_t kLeastKeysOfPackedHeads = 1024;
+constexpr std::int64_t kMostPackedQueries = 32;  // more leave less than half of 64 rows empty
+
 }  // namespace
+
+const Problem& pack_heads(const Problem& p, std::optional<Problem>* memory) {
+  if (p.q_len == 1 || p.q_len > kMostPackedQueries || p.num_q_heads == p.num_kv_heads ||
+      p.has_mask || p.wants_weights || p.kv_len < kLeastKeysOfPackedHeads) {
+    return p;
+  }
+  const Kernel& kernel = kernel_of_parts(p);
+  Problem& packed = memory->emplace(p);
+  packed.packed_heads = p.num_q_heads / p.num_kv_heads;
+  if (packed.packed_heads > kernel.tile_q) return p;
+  packed.q_len = p.q_len * packed.packed_heads;
+  packed.num_q_heads = p.num_kv_heads;
+  // Warpgroups, 64 rows each; those without a query do nothing.
+  const std::int64_t alone = ceil_div(p.q_len, std::int64_t{64}) * packed.packed_heads;
+  return 2 * ceil_div(packed.q_len, std::int64_t{64}) <= alone ? packed : p;
+}
 
 Choice choose(const Problem& p) {
   Choice choice;
+  if (p.packed_heads > 1) {
+    choice.kernel = &kernel_of_parts(p);
+    choice.in_parts = true;
+  }
   for (const Kernel& kernel : kKernels) {
-    if (!takes(kernel, p)) continue;
+    if (choice.in_parts || !takes(kernel, p)) continue;
     if (choice.kernel != nullptr) {
       const bool same_dims = kernel.head_dim == choice.kernel->head_dim &&
                              kernel.value_dim == choice.kernel->value_dim;
@@ -169,8 +202,8 @@ Choice choose(const Problem& p) {
   // With fewer tiles than teams, a tile for each CTA before any has two.
   choice.num_ctas =
       static_cast<int>(std::min<std::int64_t>(choice.num_tiles, slots / choice.kernel->teams));
-  const bool unequal = p.has_mask || is_unequal(p);
-  choice.counted = unequal && choice.num_tiles > slots && choice.log2_splits == 0;
+  const bool unequal = p.packed_heads == 1 && (p.has_mask || is_unequal(p));
+  choice.counted = unequal && choice.num_tiles > slots && !choice.in_parts;
   if (!p.has_mask && unequal) choice.section = section_of(p);
   choice.keys_read_once = p.has_mask && choice.num_q_tiles == 1 && p.num_q_heads == p.num_kv_heads;
   choice.alternate = p.has_mask && bytes_of_kv_head(p) > kBytesInL2 / 2;

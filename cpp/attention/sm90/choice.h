@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "attention/problem.h"
@@ -36,10 +37,15 @@ struct Choice {
   // Where the tiles are too few for the chip, CTAs share the keys of one: 2^log2_splits of them,
   // each a part of its list, or so many keys that follow each other.
   int log2_splits = 0;
+  bool in_parts = false;  // written to the workspace and added; packed heads even if it is one part
   std::int64_t split_keys = 0;
   bool keys_read_once = false;  // of a head one q tile reads keys
   bool counted = false;         // CTAs take the next tile when they are ready
 };
+
+/// Few queries of many heads: `p` with the query heads of each kv head packed, made in `memory`; or
+/// `p` itself, which is not copied.
+const Problem& pack_heads(const Problem& p, std::optional<Problem>* memory);
 
 /// A null kernel when none takes the problem.
 Choice choose(const Problem& problem);

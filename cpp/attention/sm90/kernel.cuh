@@ -15,6 +15,20 @@
 
 namespace sparsek::attn::sm90 {
 
+/// Zeros the rows of Q from `begin` on, which no load reaches: what lies there would decide with
+/// the other rows of a warp when these are rescaled.
+template <class Element, class C>
+__device__ __forceinline__ void clear_rows(Storage<Element, C>& storage, int begin) {
+  constexpr int kWords = C::kSlabK * sizeof(Element) / sizeof(uint4);  // of a slab's row
+  auto* words = reinterpret_cast<uint4*>(storage.q);
+  for (int i = begin * kWords + threadIdx.x; i < C::kTileQ * kWords; i += C::kThreads) {
+    for (int slab = 0; slab < C::kHeadDim / C::kSlabK; ++slab) {
+      words[slab * C::kTileQ * kWords + i] = uint4{};
+    }
+  }
+  cutlass::arch::fence_view_async_shared();
+}
+
 /// Fused attention: one producer warpgroup (of which one warp for each team works) and one consumer
 /// warpgroup for each 64 queries of a tile. docs/attention_sm90.md draws the pipeline.
 template <class Element, class C>
@@ -28,6 +42,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
     for (int team = 0; team < C::kTeams; ++team) storages[team].init(C::kConsumers * 4);
     cutlass::arch::fence_barrier_init();
   }
+  if constexpr (C::kSplits) clear_rows(storages[0], params.rows.of_tile);
   __syncthreads();
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();

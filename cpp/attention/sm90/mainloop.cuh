@@ -272,7 +272,7 @@ class Consumer {
 
   /// The keys that row r of a thread's two may see under causal and window.
   __device__ __forceinline__ KeyRange visible_to(const Work& work, int r) const {
-    const int query = work.q_begin + row() + 8 * r;
+    const int query = query_of<C>(params_, work.q_begin + row() + 8 * r);
     return visible_keys(params_.band, query, query + 1);
   }
 

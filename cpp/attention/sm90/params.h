@@ -7,20 +7,21 @@
 #include "attention/band.h"
 #include "attention/output.h"
 #include "attention/sm90/piece_grid.h"
+#include "attention/sm90/rows.h"
 #include "attention/sm90/schedule.h"
 #include "sparsek/block_mask.h"
 
 namespace sparsek::attn::sm90 {
 
 struct Params {
-  CUtensorMap q;  // (head_dim, Sq, Hq, B)
+  CUtensorMap q;  // (head_dim, Sq, Hq, B), with parts (head_dim, heads, Sq, Hq / heads, B)
   CUtensorMap k;  // (head_dim, Sk, Hkv, B)
   CUtensorMap v;  // (value_dim, Sk, Hkv, B)
   Output out;
   Lse lse;
   Band band;
   BlockMaskView mask;
-  std::int32_t q_len = 0;
+  std::int32_t q_len = 0;  // rows
   std::int32_t group = 1;  // query heads of a kv head
   PieceGrid pieces;
   float scale_log2 = 1;  // of the scores, for powers of two
@@ -33,6 +34,19 @@ struct Params {
   std::int32_t log2_splits = 0;
   std::int32_t split_keys = 0;
   bool keys_read_once = false;  // with lists: by one q tile, so that L2 need not keep them
+  Rows rows;                    // kernels for parts alone ask
 };
+
+/// Rows and queries are the same but in kernels for parts, whose heads may be packed.
+template <class C>
+SPARSEK_HOST_DEVICE std::int32_t rows_of_tile(const Params& params) {
+  if constexpr (C::kSplits) return params.rows.of_tile;
+  return C::kTileQ;
+}
+template <class C>
+SPARSEK_HOST_DEVICE std::int32_t query_of(const Params& params, std::int32_t row) {
+  if constexpr (C::kSplits) return params.rows.query(row);
+  return row;
+}
 
 }  // namespace sparsek::attn::sm90

@@ -64,10 +64,12 @@ class Producer {
   }
 
   __device__ __forceinline__ void load(TileScheduler& scheduler, const QTile& tile) {
-    const std::int32_t q_begin = tile.q_tile * C::kTileQ;
-    const std::int32_t q_end = min(q_begin + C::kTileQ, params_.q_len);
-    const KeyRange visible = visible_keys(params_.band, q_begin, q_end);
-    const KeyRange shared = shared_keys(params_.band, q_begin, q_end);
+    const std::int32_t q_begin = tile.q_tile * rows_of_tile<C>(params_);
+    const std::int32_t q_end = min(q_begin + rows_of_tile<C>(params_), params_.q_len);
+    const std::int32_t first = query_of<C>(params_, q_begin);
+    const std::int32_t end = C::kSplits ? query_of<C>(params_, q_end - 1) + 1 : q_end;
+    const KeyRange visible = visible_keys(params_.band, first, end);
+    const KeyRange shared = shared_keys(params_.band, first, end);
     if constexpr (!C::kLists) group_end_ = end_of_group(q_begin);
     if constexpr (C::kLists) {
       ListStream stream(params_, storage_.queue, storage_.next_list, visible, piece_);
@@ -97,7 +99,7 @@ class Producer {
   __device__ __forceinline__ std::int32_t end_of_group(std::int32_t q_begin) const {
     const std::int32_t first = q_begin + 64 * lane_;
     if (first >= params_.q_len) return 0;
-    return end_of(params_.band, min(first + 64, params_.q_len) - 1);
+    return end_of(params_.band, query_of<C>(params_, min(first + 64, params_.q_len) - 1));
   }
 
   template <class Stream>
@@ -105,8 +107,8 @@ class Producer {
                                        std::int32_t bitmap_row, const KeyRange& shared,
                                        Stream& stream) {
     const bool empty = stream.empty();
-    const Work work{empty ? Work::kEmpty : Work::kTiles, tile.q_tile * C::kTileQ, tile.head,
-                    tile.batch};
+    const Work work{empty ? Work::kEmpty : Work::kTiles, tile.q_tile * rows_of_tile<C>(params_),
+                    tile.head, tile.batch};
     announce(work);
     // V runs one tile behind K, in the order in which the consumers want them. The next q tile is
     // looked up when the last loads but a few are on their way: nobody waits for it, and no CTA
@@ -162,11 +164,18 @@ class Producer {
   __device__ __forceinline__ void load_q(const Work& work, std::int32_t batch) {
     storage_.ring_q.wait_empty(q_state_);
     if (lane_ == 0) {
-      storage_.ring_q.arrive_expecting(q_state_, sizeof(storage_.q));
+      storage_.ring_q.arrive_expecting(q_state_,
+                                       rows_of_tile<C>(params_) * C::kHeadDim * sizeof(Element));
       for (int slab = 0; slab < C::kHeadDim / C::kSlabK; ++slab) {
-        cute::SM90_TMA_LOAD_4D::copy(&params_.q, &storage_.ring_q.full[0], kReadOnce,
-                                     storage_.q + slab * C::kTileQ * C::kSlabK, slab * C::kSlabK,
-                                     work.q_begin, work.head, batch);
+        Element* const to = storage_.q + slab * C::kTileQ * C::kSlabK;
+        if constexpr (C::kSplits) {
+          cute::SM90_TMA_LOAD_5D::copy(&params_.q, &storage_.ring_q.full[0], kReadOnce, to,
+                                       slab * C::kSlabK, 0, query_of<C>(params_, work.q_begin),
+                                       work.head, batch);
+        } else {
+          cute::SM90_TMA_LOAD_4D::copy(&params_.q, &storage_.ring_q.full[0], kReadOnce, to,
+                                       slab * C::kSlabK, work.q_begin, work.head, batch);
+        }
       }
     }
     __syncwarp();

@@ -19,32 +19,37 @@ struct alignas(4) Pair {
   Element first, second;
 };
 
-struct Rows {
-  std::int64_t count;  // of all heads and batches
-  std::int32_t q_len;
+struct Sums {
+  std::int64_t num_rows;  // of all heads and batches
+  std::int32_t q_len;     // rows of a head
   std::int32_t num_heads;
   std::int32_t warps_of_row;
+  Rows rows;
 };
 
 /// A lane for each part's weight, then for two columns. Few rows are the rule: what a warp reads,
 /// it asks for at once.
 template <class Element>
 __global__ void __launch_bounds__(32 * kWarps)
-    add_kernel(const Rows rows, const Parts parts, const Output out, const Lse lse) {
+    add_kernel(const Sums sums, const Parts parts, const Output out, const Lse lse) {
   ptx::griddepcontrol_wait();
   const std::int64_t warp = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
-  const std::int64_t row = warp / rows.warps_of_row;
-  if (row >= rows.count) return;
+  const std::int64_t row = warp / sums.warps_of_row;
+  if (row >= sums.num_rows) return;
   const int lane = static_cast<int>(threadIdx.x) % 32, splits = 1 << parts.log2_splits;
-  const int column = static_cast<int>(warp % rows.warps_of_row) * kColumns + 2 * lane;
-  const std::int64_t query = row % rows.q_len, head = row / rows.q_len % rows.num_heads;
-  const std::int64_t batch = row / rows.q_len / rows.num_heads;
+  const int column = static_cast<int>(warp % sums.warps_of_row) * kColumns + 2 * lane;
+  const std::int64_t row_of_head = row % sums.q_len;
+  const std::int64_t kv_head = row / sums.q_len % sums.num_heads;
+  const std::int64_t batch = row / sums.q_len / sums.num_heads;
+  const std::int64_t query = sums.rows.query(static_cast<std::int32_t>(row_of_head));
+  const std::int64_t head = kv_head * sums.rows.heads + row_of_head - query * sums.rows.heads;
 
   const std::int64_t from = (batch << parts.log2_splits) + lane;
   const float mine =
-      lane < splits ? parts.lse.data[from * parts.lse.batch_stride + head * parts.lse.head_stride +
-                                     query * parts.lse.row_stride]
-                    : -INFINITY;
+      lane < splits
+          ? parts.lse.data[from * parts.lse.batch_stride + kv_head * parts.lse.head_stride +
+                           row_of_head * parts.lse.row_stride]
+          : -INFINITY;
   const float most = warp_max(mine);
   const float weight = mine == -INFINITY ? 0.0f : __expf(mine - most);
   const float sum = warp_sum(weight);
@@ -57,7 +62,7 @@ __global__ void __launch_bounds__(32 * kWarps)
   const bool inside = column < out.value_dim;
   const auto* part = static_cast<const Element*>(parts.out.data) +
                      (batch << parts.log2_splits) * parts.out.batch_stride +
-                     head * parts.out.head_stride + query * parts.out.row_stride +
+                     kv_head * parts.out.head_stride + row_of_head * parts.out.row_stride +
                      (inside ? column : 0);
   float first = 0, second = 0;
 #pragma unroll 16
@@ -105,15 +110,15 @@ Parts parts_of(const Problem& p, int log2_splits, void* workspace) {
   return parts;
 }
 
-void add_parts(const Problem& p, const Parts& parts, const Output& out, const Lse& lse,
-               cudaStream_t stream) {
-  const Rows rows{p.batch * p.num_q_heads * p.q_len, static_cast<std::int32_t>(p.q_len),
+void add_parts(const Problem& p, const Rows& rows, const Parts& parts, const Output& out,
+               const Lse& lse, cudaStream_t stream) {
+  const Sums sums{p.batch * p.num_q_heads * p.q_len, static_cast<std::int32_t>(p.q_len),
                   static_cast<std::int32_t>(p.num_q_heads),
-                  static_cast<std::int32_t>(ceil_div(p.value_dim, std::int64_t{kColumns}))};
+                  static_cast<std::int32_t>(ceil_div(p.value_dim, std::int64_t{kColumns})), rows};
   const auto kernel = p.dtype == DType::float16 ? add_kernel<__half> : add_kernel<__nv_bfloat16>;
   const auto ctas =
-      static_cast<unsigned>(ceil_div(rows.count * rows.warps_of_row, std::int64_t{kWarps}));
-  launch_dependent("attention sm90", kernel, ctas, 32 * kWarps, 0, stream, rows, parts, out, lse);
+      static_cast<unsigned>(ceil_div(sums.num_rows * sums.warps_of_row, std::int64_t{kWarps}));
+  launch_dependent("attention sm90", kernel, ctas, 32 * kWarps, 0, stream, sums, parts, out, lse);
 }
 
 }  // namespace sparsek::attn::sm90

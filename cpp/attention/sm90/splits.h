@@ -6,6 +6,7 @@
 
 #include "attention/output.h"
 #include "attention/problem.h"
+#include "attention/sm90/rows.h"
 
 namespace sparsek::attn::sm90 {
 
@@ -26,8 +27,9 @@ std::size_t bytes_of_parts(const Problem& problem, int log2_splits);
 /// Where they lie in the workspace.
 Parts parts_of(const Problem& problem, int log2_splits, void* workspace);
 
-/// Enqueues the sum: the output in the problem's dtype, and lse if it has a place.
-void add_parts(const Problem& problem, const Parts& parts, const Output& out, const Lse& lse,
-               cudaStream_t stream);
+/// Enqueues the sum: the output in the problem's dtype, and lse if it has a place; both of the
+/// queries and heads that the rows are.
+void add_parts(const Problem& problem, const Rows& rows, const Parts& parts, const Output& out,
+               const Lse& lse, cudaStream_t stream);
 
 }  // namespace sparsek::attn::sm90

@@ -166,6 +166,60 @@ void test_splits() {
   }
 }
 
+/// Several queries, as in speculative decoding: heads are packed where that halves the tiles at
+/// least.
+void test_packed_heads() {
+  Problem p = one_query();
+  p.q_len = 4;
+  p.band = make_band(4, p.kv_len, true, std::nullopt, std::nullopt);
+  std::optional<Problem> memory;
+  const Problem& packed = sm90::pack_heads(p, &memory);
+  CHECK_EQ(packed.packed_heads, 4);
+  CHECK_EQ(packed.q_len, 16);
+  CHECK_EQ(packed.num_q_heads, 8);
+  CHECK_EQ(packed.band.end(3), p.kv_len);
+  check_choice(packed, 128, 128, 128, 176);
+  CHECK_EQ(sm90::choose(packed).num_q_tiles, 1);
+  CHECK_EQ(sm90::choose(packed).log2_splits, 4);
+  CHECK(!sm90::choose(packed).counted);
+  p.batch = 64;  // 512 tiles: each is one part, and has all keys
+  CHECK_EQ(sm90::choose(sm90::pack_heads(p, &memory)).log2_splits, 0);
+  CHECK(sm90::choose(*memory).in_parts);
+  CHECK(sm90::choose(*memory).split_keys >= p.kv_len);
+  CHECK_EQ(sm90::choose(*memory).num_ctas, 132);
+
+  p.num_q_heads = 56;  // 18 queries of 7 heads in a tile, the last two rows empty
+  p.q_len = 19;
+  CHECK_EQ(sm90::pack_heads(p, &memory).packed_heads, 7);
+  CHECK_EQ(sm90::choose(*memory).num_q_tiles, 2);
+  const auto is_left = [&](const Problem& left) {
+    return &sm90::pack_heads(left, &memory) == &left;
+  };
+  p.q_len = 27;  // three warpgroups instead of seven
+  CHECK(!is_left(p));
+  p.q_len = 28;
+  CHECK(is_left(p));
+  p.q_len = 4;
+  CHECK(!is_left(p));
+  p.kv_len = 1023;
+  CHECK(is_left(p));
+  p.kv_len = 4096;
+  p.has_mask = true;
+  CHECK(is_left(p));
+  p.has_mask = false;
+  p.num_kv_heads = 56;
+  CHECK(is_left(p));
+  p.num_kv_heads = 1;
+  p.num_q_heads = 129;  // a query has more heads than a tile rows
+  CHECK(is_left(p));
+
+  for (const int heads : {1, 2, 3, 7, 64, 100}) {
+    const sm90::Rows rows = sm90::make_rows(128, heads);
+    CHECK_EQ(rows.of_tile, 128 / heads * heads, heads);
+    for (int row = 0; row < 128 * 100; ++row) CHECK_EQ(rows.query(row), row / heads, row, heads);
+  }
+}
+
 void test_choice() {
   Problem long_batch = problem(64, 64, 16384);
   long_batch.batch = 2;
@@ -317,6 +371,7 @@ int main() {
   test_choice();
   test_splits();
   test_splits_of_lists();
+  test_packed_heads();
   test_reasons();
   return failures() != 0;
 }
