@@ -91,7 +91,8 @@ nb::object run(nb::object q_array, nb::object k_array, nb::object v_array, nb::o
   args.out = bshd("out", out, heads_first);
   const auto [batch, q_len, num_heads, head_dim] = args.q.shape;
   const std::int64_t kv_len = args.k.shape[1];
-  Argument lse{nb::none(), {}, {}}, weights{nb::none(), {}, {}}, workspace;
+  Argument lse{nb::none(), {}, {}}, weights{nb::none(), {}, {}};
+  Workspace workspace;
   if (return_lse) {
     lse = caller.make("lse", "float32", batch, num_heads, q_len);
     args.lse = lse.view("lse");
@@ -108,7 +109,8 @@ nb::object run(nb::object q_array, nb::object k_array, nb::object v_array, nb::o
   args.stream = reinterpret_cast<void*>(stream);
   {
     nb::gil_scoped_release release;
-    attention(args, [&](std::size_t bytes) { return caller.allocate(bytes, &workspace); });
+    attention(args,
+              [&](std::size_t bytes) { return caller.allocate(bytes, args.q.device, &workspace); });
   }
   caller.finish(stream);
   if (!return_lse && !return_weights) return out.object;

@@ -32,7 +32,8 @@ nb::object run(const nb::object& a_object, const nb::object& b_object, const nb:
                const std::string& backend, nb::handle like, nb::handle library,
                const Exchange* exchange, nb::handle export_array) {
   const Caller caller{library, exchange, export_array, like};
-  Argument a, b, c, out, workspace;
+  Argument a, b, c, out;
+  Workspace workspace;
   BsrGemmArgs args;
   args.a = operand_of(caller, "a", a_object, &a);
   args.b = operand_of(caller, "b", b_object, &b);
@@ -50,11 +51,12 @@ nb::object run(const nb::object& a_object, const nb::object& b_object, const nb:
   if (b_plan != nullptr) args.b_plan = b_plan->data;
   if (out_plan != nullptr) args.out_plan = out_plan->data;
   args.backend = backend;
-  const std::uintptr_t stream = caller.stream(args.a.values().device);
+  const Device device = args.a.values().device;
+  const std::uintptr_t stream = caller.stream(device);
   args.stream = reinterpret_cast<void*>(stream);
   {
     nb::gil_scoped_release release;
-    bsr_gemm(args, [&](std::size_t bytes) { return caller.allocate(bytes, &workspace); });
+    bsr_gemm(args, [&](std::size_t bytes) { return caller.allocate(bytes, device, &workspace); });
   }
   caller.finish(stream);
   return out_object;

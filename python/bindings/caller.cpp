@@ -16,10 +16,18 @@ Argument Caller::read(const char* name, nb::object array) const {
   return argument;
 }
 
-void* Caller::allocate(std::size_t bytes, Argument* memory) const {
+void* Caller::allocate(std::size_t bytes, const Device& device, Workspace* workspace) const {
+  if (exchange != nullptr) {
+    const int type =
+        device.type == DeviceType::cuda ? nb::device::cuda::value : nb::device::cpu::value;
+    void* const data = exchange->allocate({type, device.index}, bytes, &workspace->memory);
+    if (data != nullptr) return data;
+  }
   nb::gil_scoped_acquire acquire;
-  *memory = make("workspace", "uint8", bytes);
-  return static_cast<char*>(memory->tensor.data) + memory->tensor.byte_offset;
+  PyErr_Clear();  // a torch dispatch mode's; the library raises its own below
+  workspace->array = make("workspace", "uint8", bytes);
+  const nb::dlpack::dltensor& tensor = workspace->array.tensor;
+  return static_cast<char*>(tensor.data) + tensor.byte_offset;
 }
 
 std::uintptr_t Caller::stream(const Device& device) const {

@@ -20,6 +20,12 @@ struct Argument {
   TensorView view(const char* name) const { return view_of(name, tensor); }
 };
 
+/// Memory on the device for the length of a call.
+struct Workspace {
+  ExchangeMemory memory{nullptr, nullptr};
+  Argument array;  // where the library has no allocator to call without Python
+};
+
 /// How a call reads its arrays and makes new ones: by the adapter of the library that the caller
 /// computes with (frameworks.py), or its exchange functions where it has some.
 struct Caller {
@@ -37,8 +43,8 @@ struct Caller {
   Argument make_like(const char* name) const {
     return read(name, library.attr("empty_like")(like));
   }
-  /// Bytes on the device, kept alive by `memory`. To be called without the GIL.
-  void* allocate(std::size_t bytes, Argument* memory) const;
+  /// Bytes on the device of `like`. To be called without the GIL.
+  void* allocate(std::size_t bytes, const Device& device, Workspace* workspace) const;
 
   /// That of `like`, which is on `device`, as an address.
   std::uintptr_t stream(const Device& device) const;

@@ -12,9 +12,20 @@ struct ExchangeHeader {
   const ExchangeHeader* previous;  // an older version, or null
 };
 
+struct ManagedTensor {
+  std::uint32_t major, minor;
+  void* manager_context;
+  void (*deleter)(ManagedTensor*);  // or null
+  std::uint64_t flags;
+  nb::dlpack::dltensor tensor;
+};
+
+using SetError = void (*)(void* context, const char* kind, const char* message);
+
 struct ExchangeApi {
   ExchangeHeader header;
-  void (*managed_tensor_allocator)();
+  int (*managed_tensor_allocator)(nb::dlpack::dltensor* prototype, ManagedTensor** tensor,
+                                  void* error_context, SetError set_error);
   void (*managed_tensor_from_py_object_no_sync)();
   void (*managed_tensor_to_py_object_no_sync)();
   int (*dltensor_from_py_object_no_sync)(void* array, nb::dlpack::dltensor* tensor);  // or null
@@ -42,6 +53,24 @@ bool Exchange::read(nb::handle array, nb::dlpack::dltensor* tensor) const {
     return false;
   }
   return tensor->strides != nullptr || tensor->ndim == 0;
+}
+
+void* Exchange::allocate(nb::dlpack::device device, std::size_t bytes,
+                         ExchangeMemory* memory) const {
+  if (api_->managed_tensor_allocator == nullptr) return nullptr;
+  std::int64_t size = static_cast<std::int64_t>(bytes);
+  nb::dlpack::dltensor prototype{};
+  prototype.device = device;
+  prototype.ndim = 1;
+  prototype.dtype = nb::dtype<std::uint8_t>();
+  prototype.shape = &size;
+  const SetError ignore = [](void*, const char*, const char*) {};
+  ManagedTensor* made = nullptr;
+  if (api_->managed_tensor_allocator(&prototype, &made, nullptr, ignore) != 0) return nullptr;
+  *memory = ExchangeMemory(made, [](ManagedTensor* tensor) {
+    if (tensor->deleter != nullptr) tensor->deleter(tensor);
+  });
+  return static_cast<char*>(made->tensor.data) + made->tensor.byte_offset;
 }
 
 std::uintptr_t Exchange::current_stream(int device_index) const {

@@ -98,6 +98,21 @@ def test_arrays_without_a_description():
     assert attention(q, k, v).shape == q.shape
 
 
+@pytest.mark.gpu
+def test_the_workspace_is_torchs_memory_and_given_back():
+    q = torch.randn(1, 64, 2, 64, dtype=torch.float16, device="cuda")
+    out = torch.empty_like(q)
+
+    def counts():
+        stats = torch.cuda.memory_stats()
+        return stats["allocation.all.allocated"], stats["allocation.all.freed"]
+
+    allocated, freed = counts()
+    for _ in range(3):
+        attention(q, q, q, out=out, backend="sm90_unfused")
+    assert counts() == (allocated + 3, freed + 3)
+
+
 def test_no_reference_is_kept():
     q, k, v, bad = tensors((2, 40, 4, 16), (2, 48, 2, 16), (2, 48, 2, 16), (2, 48, 3, 16))
     out = torch.empty_like(q)
