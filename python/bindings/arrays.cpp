@@ -76,6 +76,15 @@ std::string shape_text(const nb::dlpack::dltensor& tensor) {
   return text + ")";
 }
 
+bool has_compact_strides(const nb::dlpack::dltensor& tensor) {
+  std::int64_t expected = 1;
+  for (int axis = tensor.ndim - 1; axis >= 0; --axis) {
+    if (tensor.strides[axis] != expected) return false;
+    expected *= tensor.shape[axis];
+  }
+  return true;
+}
+
 TensorView view_of(const char* name, const Array& array) { return view_of(name, describe(array)); }
 
 TensorView view_of(const char* name, const nb::dlpack::dltensor& tensor) {

@@ -21,6 +21,9 @@ nb::dlpack::dltensor describe(const Array& array);
 /// "(2, 1024, 16, 64)"
 std::string shape_text(const nb::dlpack::dltensor& tensor);
 
+/// The strides that a C-contiguous array has, those of axes of one element included.
+bool has_compact_strides(const nb::dlpack::dltensor& tensor);
+
 /// Shape, strides, dtype and device of an array as the C++ library reads them. Throws Error naming
 /// the argument.
 TensorView view_of(const char* name, const nb::dlpack::dltensor& tensor);

@@ -62,7 +62,9 @@ TensorView bshd(const char* name, const Argument& array, bool heads_first) {
 Argument make_out(const Caller& caller, const Argument& q, const TensorView& v) {
   const std::int64_t* shape = q.tensor.shape;
   const std::int64_t value_dim = v.shape[3];
-  if (shape[3] == value_dim) return caller.make_like("out");  // the cheaper call
+  if (shape[3] == value_dim && has_compact_strides(q.tensor)) {
+    return caller.make_like("out");  // the cheaper call
+  }
   return caller.make("out", to_string(v.dtype), shape[0], shape[1], shape[2], value_dim);
 }
 

@@ -53,7 +53,7 @@ class Framework:
         return np.empty(shape, dtype)
 
     def empty_like(self, array: Array) -> Array:
-        """An uninitialised C-contiguous array of the same shape and dtype beside another."""
+        """An uninitialised array of the shape and dtype of a C-contiguous one, beside it and C-contiguous too."""
         return self.empty(tuple(array.shape), self.dtype(array), array)
 
     def from_numpy(self, array: np.ndarray, like: Array) -> Array:
@@ -133,6 +133,7 @@ class Torch(Framework):
 
         self._torch = torch
         self.exchange = _core.exchange_of(torch.Tensor)
+        self.empty_like = torch.empty_like  # for the native code, without a Python call in between
         self._dtypes = {
             name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "int32", "int64", "uint8")
         }
@@ -162,10 +163,7 @@ class Torch(Framework):
         return array
 
     def empty(self, shape: tuple[int, ...], dtype: str, like: Array) -> Array:
-        return like.new_empty(shape, dtype=self._dtypes[dtype])
-
-    def empty_like(self, array: Array) -> Array:
-        return self._torch.empty_like(array, memory_format=self._torch.contiguous_format)
+        return like.new_empty(*shape, dtype=self._dtypes[dtype])  # torch reads a tuple much slower
 
     def from_numpy(self, array: np.ndarray, like: Array) -> Array:
         return self._torch.as_tensor(array, device=like.device)
