@@ -38,12 +38,16 @@ BoundBlockMask make_mask(std::int64_t q_len, std::int64_t kv_len, std::int64_t q
   return mask;
 }
 
-Argument read_input(const Caller& caller, const char* name, nb::object array, bool heads_first) {
-  Argument input = caller.read(name, std::move(array));
+Argument read_input(const Caller& caller, const char* name, const nb::object& array,
+                    bool heads_first, bool copy_strided) {
+  Argument input = caller.read(name, array);
   if (input.tensor.ndim != 4) {
     throw Error(ErrorKind::invalid_value, std::string(name) + ": expected 4 axes (" +
                                               (heads_first ? "bhsd" : "bshd") + "), got shape " +
                                               shape_text(input.tensor));
+  }
+  if (copy_strided && input.tensor.strides[3] != 1) {
+    return caller.read(name, array.attr("contiguous")());
   }
   return input;
 }
@@ -72,11 +76,13 @@ nb::object run(nb::object q_array, nb::object k_array, nb::object v_array, nb::o
                bool return_lse, bool return_weights, const BoundBlockMask* mask, bool causal,
                std::optional<std::int64_t> window_left, std::optional<std::int64_t> window_right,
                std::optional<float> scale, bool heads_first, const std::string& backend,
-               nb::handle library, const Exchange* exchange, nb::handle export_array) {
-  const Caller caller{library, exchange, export_array, q_array};
-  const Argument q = read_input(caller, "q", q_array, heads_first);
-  const Argument k = read_input(caller, "k", k_array, heads_first);
-  const Argument v = read_input(caller, "v", v_array, heads_first);
+               bool copy_strided, nb::handle library, const Exchange* exchange,
+               nb::handle export_array) {
+  Caller caller{library, exchange, export_array, q_array};
+  const Argument q = read_input(caller, "q", q_array, heads_first, copy_strided);
+  caller.like = q.object;  // the copy, where one was made
+  const Argument k = read_input(caller, "k", k_array, heads_first, copy_strided);
+  const Argument v = read_input(caller, "v", v_array, heads_first, copy_strided);
   AttentionArgs args;
   args.q = bshd("q", q, heads_first);
   args.k = bshd("k", k, heads_first);
@@ -141,8 +147,9 @@ void bind_attention(nb::module_& module) {
 
   module.def("attention", &run, "q"_a, "k"_a, "v"_a, "out"_a.none(), "return_lse"_a,
              "return_weights"_a, "mask"_a.none(), "causal"_a, "window_left"_a.none(),
-             "window_right"_a.none(), "scale"_a.none(), "heads_first"_a, "backend"_a, "library"_a,
-             "exchange"_a.none(), "export_array"_a, "See sparsek.attention.");
+             "window_right"_a.none(), "scale"_a.none(), "heads_first"_a, "backend"_a,
+             "copy_strided"_a, "library"_a, "exchange"_a.none(), "export_array"_a,
+             "See sparsek.attention.");
 }
 
 }  // namespace sparsek::python

@@ -61,6 +61,28 @@ def attention(
     Source: the online softmax of `cpu` and `sm90` is that of Dao et al., FlashAttention (arXiv:2205.14135); the turns
     of `sm90`'s warpgroups at the tensor cores are those of Shah et al., FlashAttention-3 (arXiv:2407.08608).
     """
+    return attend(
+        q, k, v, mask, causal, window, scale, layout, return_lse, return_weights, out, backend, for_torch=False
+    )
+
+
+def attend(
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: BlockMask | None,
+    causal: bool,
+    window: tuple[int | None, int | None] | None,
+    scale: float | None,
+    layout: str,
+    return_lse: bool,
+    return_weights: bool,
+    out: Array | None,
+    backend: str | None,
+    for_torch: bool,
+) -> Any:
+    """`attention`; with `for_torch`, of torch tensors through which no gradient flows, copied where the last axis is
+    not contiguous."""
     if layout not in _LAYOUTS:
         raise ValueError(f'layout: expected "bshd" or "bhsd", got {layout!r}')
     if mask is not None and not isinstance(mask, BlockMask):
@@ -69,26 +91,27 @@ def attention(
         )
     left, right = (None, None) if window is None else _window(window)
     library = frameworks.of(q, "q")
-    if library.may_trace and library.traced(q):
-        from . import jax
+    if not for_torch:
+        if library.may_trace and library.traced(q):
+            from . import jax
 
-        frameworks.refuse_under_jit("out", out)
-        return jax.attention(
-            q,
-            k,
-            v,
-            mask=mask,
-            causal=causal,
-            window=window,
-            scale=scale,
-            layout=layout,
-            return_lse=return_lse,
-            return_weights=return_weights,
-            backend=backend,
-        )
-    library.check_no_grad("q", q)
-    frameworks.of(k, "k").check_no_grad("k", k)
-    frameworks.of(v, "v").check_no_grad("v", v)
+            frameworks.refuse_under_jit("out", out)
+            return jax.attention(
+                q,
+                k,
+                v,
+                mask=mask,
+                causal=causal,
+                window=window,
+                scale=scale,
+                layout=layout,
+                return_lse=return_lse,
+                return_weights=return_weights,
+                backend=backend,
+            )
+        library.check_no_grad("q", q)
+        frameworks.of(k, "k").check_no_grad("k", k)
+        frameworks.of(v, "v").check_no_grad("v", v)
     if out is not None:
         frameworks.of(out, "out").check_writable("out", out)
 
@@ -107,6 +130,7 @@ def attention(
         None if scale is None else float(scale),
         layout == "bhsd",
         backend or "",
+        for_torch,
         library,
         library.exchange,
         frameworks.export,

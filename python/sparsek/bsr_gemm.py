@@ -52,13 +52,30 @@ def bsr_gemm(
     TOMS 4, 1978), with blocks for his numbers; `sm90`'s lists of merged block rows are this library's own.
     """
     a, b = _matrix("a", a), _matrix("b", b)
+    return multiply(a, b, out_pattern, alpha, c, beta, out, out_dtype, backend, for_torch=False)
+
+
+def multiply(
+    a: Array | BSRMatrix,
+    b: Array | BSRMatrix,
+    out_pattern: BSRMatrix | None,
+    alpha: float,
+    c: Array | BSRMatrix | None,
+    beta: float,
+    out: Array | BSRMatrix | None,
+    out_dtype: Any,
+    backend: str | None,
+    for_torch: bool,
+) -> Array | BSRMatrix:
+    """`bsr_gemm` of an array or a BSRMatrix each; with `for_torch`, of torch tensors that no gradient flows through."""
     a_values, b_values = _values(a), _values(b)
     if out_pattern is not None:
         out_pattern = _matrix("out_pattern", out_pattern)
         if not isinstance(out_pattern, BSRMatrix):
             raise TypeError(f"out_pattern: expected a sparsek.BSRMatrix, got {type(out_pattern).__name__}")
-    for name, array in (("a", a_values), ("b", b_values)):
-        frameworks.of(array, name).check_no_grad(name, array)
+    if not for_torch:
+        for name, array in (("a", a_values), ("b", b_values)):
+            frameworks.of(array, name).check_no_grad(name, array)
     for name, operand in (("a", a), ("b", b)):
         if len(operand.shape) != 2:
             raise ValueError(f"{name}: expected 2 axes, got shape {tuple(operand.shape)}")
@@ -123,8 +140,8 @@ def _matrix(name: str, operand: Any) -> Array | BSRMatrix:
     if isinstance(operand, BSRMatrix):
         return operand
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(operand, torch.Tensor) and operand.layout == torch.sparse_bsr:
-        return BSRMatrix.from_torch(operand)
+    if torch is not None and isinstance(operand, torch.Tensor):
+        return BSRMatrix.from_torch(operand) if operand.layout == torch.sparse_bsr else operand
     scipy_sparse = sys.modules.get("scipy.sparse")
     if scipy_sparse is not None and scipy_sparse.issparse(operand) and operand.format == "bsr":
         return BSRMatrix.from_scipy(operand)

@@ -7,13 +7,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import attention as _native_attention
 from .._mask_arrays import Arrays
 from .._mask_lists import Grid
-from ..attention import _LAYOUTS, _window
+from ..attention import _LAYOUTS, _window, attend
 from ..block_mask import BlockMask
 from ._attention_backward import attention_backward
-from ._dispatch import LIBRARY, autocast_dtype, cast, check_tensor, define, refuse_second_derivatives, runs_directly
+from ._dispatch import (
+    LIBRARY,
+    autocast_dtype,
+    cast,
+    check_tensor,
+    define,
+    is_any_autocast_enabled,
+    refuse_second_derivatives,
+    runs_directly,
+)
 
 _MASK = "Tensor? indices, Tensor? offsets, Tensor? counts, Tensor? bitmap_indices, Tensor? bitmaps, SymInt[] mask_sizes"
 _RULES = "bool causal, SymInt? left, SymInt? right, float? scale, bool heads_first"
@@ -67,25 +75,15 @@ def attention(
 
     Source: the backward formulas are those of Dao et al., FlashAttention (arXiv:2205.14135), section B.4, unfused.
     """
-    dtype = autocast_dtype(check_tensor("q", q))
-    if dtype is not None:
-        q, k, v = (cast(check_tensor(name, x), dtype) for name, x in (("q", q), ("k", k), ("v", v)))
-    if runs_directly(q, k, v):
-        if q.stride(-1) != 1 or k.stride(-1) != 1 or v.stride(-1) != 1:
-            q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
-        return _native_attention(
-            q,
-            k,
-            v,
-            mask=mask,
-            causal=causal,
-            window=window,
-            scale=scale,
-            layout=layout,
-            return_lse=return_lse,
-            return_weights=return_weights,
-            out=out,
-            backend=backend,
+    direct = runs_directly(q, k, v)
+    if not direct or is_any_autocast_enabled():
+        dtype = autocast_dtype(check_tensor("q", q))
+        if dtype is not None:
+            q, k, v = (cast(check_tensor(name, x), dtype) for name, x in (("q", q), ("k", k), ("v", v)))
+            direct = runs_directly(q, k, v)
+    if direct:
+        return attend(
+            q, k, v, mask, causal, window, scale, layout, return_lse, return_weights, out, backend, for_torch=True
         )
 
     for name, value in (("k", k), ("v", v)):
@@ -135,19 +133,8 @@ def _as_mask(arrays: tuple[Tensor | None, ...], sizes: list[int]) -> BlockMask |
 
 def _kernel(q, k, v, indices, offsets, counts, bitmap_indices, bitmaps, mask_sizes, causal, left, right, scale, heads_first, backend):  # fmt: skip # noqa: E501
     mask = _as_mask((indices, offsets, counts, bitmap_indices, bitmaps), mask_sizes)
-    q, k, v = (x.detach() if x.stride(-1) == 1 else x.detach().contiguous() for x in (q, k, v))
-    return _native_attention(
-        q,
-        k,
-        v,
-        mask=mask,
-        causal=causal,
-        window=(left, right),
-        scale=scale,
-        layout="bhsd" if heads_first else "bshd",
-        return_lse=True,
-        backend=backend,
-    )
+    layout = "bhsd" if heads_first else "bshd"
+    return attend(q, k, v, mask, causal, (left, right), scale, layout, True, False, None, backend, for_torch=True)
 
 
 def _fake(q, k, v, indices, offsets, counts, bitmap_indices, bitmaps, mask_sizes, causal, left, right, scale, heads_first, backend):  # fmt: skip # noqa: E501

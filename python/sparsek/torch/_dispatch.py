@@ -12,6 +12,9 @@ _is_compiling = torch.compiler.is_compiling
 _num_dispatch_modes = torch._C._len_torch_dispatch_stack
 # vmap and torch.func wrap tensors without changing their type: only the stack of transforms tells.
 _transforms = torch._C._functorch.peek_interpreter_stack
+_is_grad_enabled = torch.is_grad_enabled
+# For any device: asking for that of a tensor costs five times as much.
+is_any_autocast_enabled = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 _CAST = {torch.float32, torch.float16, torch.bfloat16}
 
 
@@ -19,7 +22,7 @@ def runs_directly(*tensors: Tensor) -> bool:
     """Nobody but the caller looks at these tensors: no trace, no transform, no tensor subclass, no gradient."""
     if _is_compiling() or _num_dispatch_modes() or _transforms() is not None:
         return False
-    grad = torch.is_grad_enabled()
+    grad = _is_grad_enabled()
     for tensor in tensors:  # noqa: SIM110 - a generator costs as much as all the rest
         if type(tensor) not in _PLAIN or (grad and tensor.requires_grad):
             return False
