@@ -38,6 +38,7 @@ struct Caller {
 
   template <class... Extents>
   Argument make(const char* name, const std::string& dtype, Extents... shape) const {
+    if (exchange != nullptr) return read(name, exchange->new_empty(like, dtype, shape...));
     return read(name, library.attr("empty")(nb::make_tuple(shape...), dtype, like));
   }
   Argument make_like(const char* name) const {

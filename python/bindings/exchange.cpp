@@ -32,7 +32,7 @@ struct ExchangeApi {
   int (*current_work_stream)(std::int32_t device_type, std::int32_t device_id, void** stream);
 };
 
-std::optional<Exchange> Exchange::of(nb::handle array_type) {
+std::optional<Exchange> Exchange::of(nb::handle array_type, nb::dict dtypes) {
   const nb::object capsule = nb::getattr(array_type, "__dlpack_c_exchange_api__", nb::none());
   if (!PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api")) return std::nullopt;
   const auto* header = static_cast<const ExchangeHeader*>(
@@ -41,7 +41,7 @@ std::optional<Exchange> Exchange::of(nb::handle array_type) {
   if (header == nullptr) return std::nullopt;
   const auto* api = reinterpret_cast<const ExchangeApi*>(header);
   if (api->dltensor_from_py_object_no_sync == nullptr) return std::nullopt;
-  return Exchange(api, array_type);
+  return Exchange(api, array_type, std::move(dtypes));
 }
 
 bool Exchange::read(nb::handle array, nb::dlpack::dltensor* tensor) const {
@@ -86,7 +86,7 @@ void bind_exchange(nb::module_& module) {
                        "The C functions by which a library shows its arrays and its stream.")
       .def("current_stream", &Exchange::current_stream, nb::arg("device_index"),
            "The library's current stream on a CUDA device, as an address.");
-  module.def("exchange_of", &Exchange::of, nb::arg("array_type"),
+  module.def("exchange_of", &Exchange::of, nb::arg("array_type"), nb::arg("dtypes"),
              "That of an array type; None where it has none that is understood here.");
 }
 

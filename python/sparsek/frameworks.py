@@ -132,11 +132,11 @@ class Torch(Framework):
         import torch
 
         self._torch = torch
-        self.exchange = _core.exchange_of(torch.Tensor)
         self.empty_like = torch.empty_like  # for the native code, without a Python call in between
         self._dtypes = {
             name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "int32", "int64", "uint8")
         }
+        self.exchange = _core.exchange_of(torch.Tensor, self._dtypes)
         self._names = {dtype: name for name, dtype in self._dtypes.items()}
 
     def device(self, array: Array) -> str:

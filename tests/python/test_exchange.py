@@ -32,7 +32,7 @@ def exchange_of(table: Table) -> object:
     make = ctypes.pythonapi.PyCapsule_New
     make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     capsule = make(ctypes.addressof(table), NAME, None)
-    return _core.exchange_of(type("Array", (), {"__dlpack_c_exchange_api__": capsule}))
+    return _core.exchange_of(type("Array", (), {"__dlpack_c_exchange_api__": capsule}), {})
 
 
 def tensors(*shapes):
@@ -48,8 +48,8 @@ def test_tables_that_are_understood():
     assert exchange_of(newer) is not None
     table.to_tensor = None  # optional in DLPack
     assert exchange_of(newer) is None
-    assert _core.exchange_of(np.ndarray) is None
-    assert _core.exchange_of(type("Array", (), {"__dlpack_c_exchange_api__": 5})) is None
+    assert _core.exchange_of(np.ndarray, {}) is None
+    assert _core.exchange_of(type("Array", (), {"__dlpack_c_exchange_api__": 5}), {}) is None
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
