@@ -162,7 +162,7 @@ class FlashAttention3(_Attention):
         function = importlib.import_module(self.module).flash_attn_func
         window = (-1, -1) if case.window is None else (case.window, 0)
         # Its own defaults: of flash_attn_func, and of flash_attn_with_kvcache, which chooses the parts of the keys.
-        num_splits = 0 if case.queries == 1 else 1
+        num_splits = 0 if case.queries <= 4 else 1
 
         def call(i: int) -> torch.Tensor:
             out = function(*inputs.sets[i], causal=case.causal, window_size=window, num_splits=num_splits)

@@ -18,7 +18,7 @@ FAMILIES = {  # in the order of the report
     "attn/window": "Sliding-window attention",
     "attn/documents": "Attention within packed documents",
     "attn/gqa": "Grouped-query attention",
-    "attn/decode": "Decoding: one query for each sequence",
+    "attn/decode": "Decoding: one query for each sequence, or four",
     "attn/small": "A small attention, where overhead counts",
     "bsr/dsd": "Block-sparse matrix times dense",
     "bsr/dds": "Dense times block-sparse matrix",

@@ -200,8 +200,11 @@ def _dense() -> list[Case]:
         cases.append(AttentionCase(name.removesuffix("/causal"), "long", 131072, 2048 // head_dim, head_dim))
     gqa = {"heads": 32, "kv_heads": 8, "head_dim": 128}
     cases.append(AttentionCase("attn/dense/d128/s8192/gqa32x8/causal", "attention", 8192, **gqa, causal=True))
-    cases.append(AttentionCase("attn/decode/d128/s16384/batch16/gqa32x8", "attention", 16384, **gqa, batch=16, q_len=1))
-    cases.append(AttentionCase("attn/decode/d128/s131072/gqa32x8", "attention", 131072, **gqa, q_len=1))
+    for q_len, suffix in ((1, ""), (4, "/q4")):
+        decoding = gqa | {"q_len": q_len}
+        name = f"gqa32x8{suffix}"
+        cases.append(AttentionCase(f"attn/decode/d128/s16384/batch16/{name}", "attention", 16384, **decoding, batch=16))
+        cases.append(AttentionCase(f"attn/decode/d128/s131072/{name}", "attention", 131072, **decoding))
     return cases
 
 

@@ -20,10 +20,19 @@ struct ListRange {
   std::int64_t end = 0;
 };
 
+/// Of the lists' heads, the one for query head `head` of `num_q_heads`: each serves as many.
+SPARSEK_HOST_DEVICE inline std::int32_t list_head(const BlockMaskView& mask, std::int64_t head,
+                                                  std::int64_t num_q_heads) {
+  const std::int32_t served =
+      static_cast<std::int32_t>(num_q_heads) / static_cast<std::int32_t>(mask.num_heads);
+  return static_cast<std::int32_t>(head) / served;
+}
+
 SPARSEK_HOST_DEVICE inline std::int64_t list_number(const BlockMaskView& mask, std::int64_t batch,
-                                                    std::int64_t head, std::int64_t q_block) {
+                                                    std::int64_t head, std::int64_t num_q_heads,
+                                                    std::int64_t q_block) {
   const std::int64_t b = mask.num_batches == 1 ? 0 : batch;
-  const std::int64_t h = mask.num_heads == 1 ? 0 : head;
+  const std::int64_t h = list_head(mask, head, num_q_heads);
   const std::int64_t nq = (mask.q_len + mask.q_block - 1) / mask.q_block;
   return (b * mask.num_heads + h) * nq + q_block;
 }

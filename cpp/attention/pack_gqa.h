@@ -10,13 +10,12 @@ namespace sparsek::attn {
 
 // Decoding, one query: the query heads of a kv head become the queries of one head, so that one
 // tile reads K and V for all of them, and causal and window become the range of keys that the
-// query sees. With block lists only where one serves all heads and the query sees all keys, for a
+// query sees. With block lists only where one serves all of them and the query sees all keys, for a
 // list counts its blocks from the first one, and without bitmaps, whose rows are queries.
 
 inline bool packs_gqa(const Problem& p) {
   if (p.q_len != 1 || p.num_q_heads == p.num_kv_heads || p.wants_weights) return false;
-  return !p.has_mask ||
-         (p.lists_of_all_heads && !p.partial_blocks && is_unbounded(p.band, p.q_len));
+  return !p.has_mask || (p.lists_of_kv_heads && !p.partial_blocks && is_unbounded(p.band, p.q_len));
 }
 
 /// The problem that a fused kernel computes in place of `p`, made in `memory`; often `p` itself,

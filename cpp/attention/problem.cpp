@@ -52,8 +52,10 @@ void check_mask(const AttentionArgs& args) {
                 ", got q_len ", mask.q_len, " and kv_len ", mask.kv_len);
   require_value(mask.num_batches == 1 || mask.num_batches == q.shape[0],
                 "mask: expected 1 batch or the ", q.shape[0], " of q, got ", mask.num_batches);
-  require_value(mask.num_heads == 1 || mask.num_heads == q.shape[2],
-                "mask: expected 1 head or the ", q.shape[2], " of q, got ", mask.num_heads);
+  require_value(
+      mask.num_heads == 1 || mask.num_heads == q.shape[2] || mask.num_heads == args.k.shape[2],
+      "mask: expected 1 head, the ", args.k.shape[2], " of k or the ", q.shape[2], " of q, got ",
+      mask.num_heads);
   require_value((mask.offsets != nullptr) != (mask.counts != nullptr),
                 "mask: expected either offsets (compressed lists) or counts (padded lists), got ",
                 mask.offsets ? "both" : "neither");
@@ -127,7 +129,8 @@ Problem make_problem(const AttentionArgs& args) {
     problem.kv_block = args.mask->kv_block;
     problem.listed_keys = args.mask->num_indices /
                           std::max<std::int64_t>(1, args.mask->num_lists()) * args.mask->kv_block;
-    problem.lists_of_all_heads = args.mask->num_heads == 1;
+    problem.lists_of_kv_heads =
+        args.mask->num_heads == 1 || args.mask->num_heads == problem.num_kv_heads;
     problem.partial_blocks = args.mask->bitmap_indices != nullptr;
   }
   problem.wants_lse = args.lse.given();

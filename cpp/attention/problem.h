@@ -34,9 +34,9 @@ struct Problem {
   bool has_mask = false;
   std::int64_t q_block = 0;
   std::int64_t kv_block = 0;
-  std::int64_t listed_keys = 0;     // of a list: as many as the arrays hold on average
-  bool lists_of_all_heads = false;  // each list serves all heads
-  bool partial_blocks = false;      // there may be some
+  std::int64_t listed_keys = 0;    // of a list: as many as the arrays hold on average
+  bool lists_of_kv_heads = false;  // each serves at least the query heads of a kv head
+  bool partial_blocks = false;     // there may be some
 
   bool wants_lse = false;
   bool wants_weights = false;

@@ -6,8 +6,9 @@
 
 namespace sparsek {
 
-/// Which kv blocks each q block may see: for each (batch or 1, head or 1, q block) a list of kv
-/// blocks.
+/// Which kv blocks each q block may see: for each batch (or all), head and q block a list of kv
+/// blocks. The heads are those of q; or those of k, each of whose lists serves the query heads that
+/// share it; or one.
 ///
 /// With nq = ceil(q_len / q_block), the list of (b, h, i) is list number
 ///   r = (b * num_heads + h) * nq + i        (b = 0 if num_batches == 1, h = 0 if num_heads == 1).
@@ -31,7 +32,7 @@ struct BlockMaskView {
   std::int64_t q_block = 0;   // queries in a block
   std::int64_t kv_block = 0;  // keys in a block
   std::int64_t num_batches = 1;
-  std::int64_t num_heads = 1;  // of q
+  std::int64_t num_heads = 1;  // of q or of k, or 1
   Device device;
 
   const std::int32_t* indices = nullptr;

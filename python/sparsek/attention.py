@@ -39,7 +39,7 @@ def attention(
         k: (B, Sk, Hkv, D), q's dtype and device.
         v: (B, Sk, Hkv, Dv), likewise.
         mask: the blocks that may be seen, made for Sq and Sk, on q's device (`mask.to(q)`); with one list of blocks
-            for each batch and head of q, or one for all.
+            for each batch and head of q, for each head of k (and the query heads that share it), or for all.
         causal: a query sees no key after its position. Applies on top of `mask` and `window`.
         window: (left, right): a query sees keys from `left` before to `right` after its position; None: unbounded.
         scale: factor of q k^T, 1 / sqrt(D) by default.

@@ -40,9 +40,10 @@ class BlockMask(MaskArrays):
         bitmaps: int32 (num_bitmaps, q_block, ceil(kv_block / 32)); bit c % 32 of word c // 32
             says whether the row's query sees key c of the block; or None
 
-    num_batches and num_heads are 1 where one list serves every batch or every head of q. Methods
-    that return values in host memory (`to_dense`, `num_pairs`, `density`, `repr`, drawings) wait
-    for a GPU, and so do `&`, `|` and `transpose`, which compute on the host.
+    num_batches is that of q, or 1 for one list for all; num_heads that of q, that of k where a
+    list serves the query heads that share a kv head, or 1. Methods that return values in host
+    memory (`to_dense`, `num_pairs`, `density`, `repr`, drawings) wait for a GPU, and so do `&`,
+    `|` and `transpose`, which compute on the host.
     """
 
     # Constructors from lists
@@ -65,7 +66,7 @@ class BlockMask(MaskArrays):
 
         Args:
             indices: integers (nq, max_count), (heads, nq, max_count) or
-                (batches, heads, nq, max_count); heads and batches are 1 or those of q
+                (batches, heads, nq, max_count); batches is 1 or that of q, heads 1 or that of q or of k
             counts: integers, the shape of indices but its last axis: how many entries of each
                 list are used; None: all
             bitmap_indices: integers, the shape of indices: -1 for a full block, else its bitmap

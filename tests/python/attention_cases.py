@@ -112,6 +112,15 @@ CASES = [
     Case("blocks-40-partial-window", 201, 199, mask=random_blocks(48, 40, 0.6, partial=True), window=(60, 10)),
     Case("blocks-1x1", 40, 37, mask=random_blocks(1, 1, 0.3)),
     Case("blocks-256-gqa", 600, 600, heads=4, kv_heads=2, mask=random_blocks(256, 128, 0.5)),
+    Case("blocks-per-kv-head", 333, 400, heads=8, kv_heads=2, mask=random_blocks(64, 32, 0.4, heads=2)),
+    Case(
+        "blocks-per-kv-head-partial",
+        *(300, 333),
+        heads=6,
+        kv_heads=3,
+        mask=random_blocks(64, 64, 0.5, batches=2, heads=3, partial=True),
+        causal=True,
+    ),
     Case("blocks-none", 200, 200, mask=random_blocks(64, 64, 0.0)),
     Case("blocks-all", 200, 200, mask=random_blocks(64, 64, 1.0)),
     Case("padded-lists", 400, 500, mask=padded_lists(64, 32, 9)),
@@ -140,3 +149,11 @@ def inputs(case: Case, dtype: torch.dtype, device: str, rng: np.random.Generator
 
 def make_mask(case: Case, rng: np.random.Generator) -> BlockMask | None:
     return None if case.mask is None else case.mask(case, rng)
+
+
+def dense_mask(case: Case, mask: BlockMask | None) -> np.ndarray | None:
+    """What the mask says of each query head, or of all: bool (B or 1, H or 1, Sq, Sk)."""
+    if mask is None:
+        return None
+    dense = mask.to_dense()
+    return dense.repeat(case.heads // case.kv_heads, axis=1) if mask.num_heads == case.kv_heads else dense

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import reference
 import torch
-from attention_cases import CASES, Case, inputs, make_mask, random_blocks
+from attention_cases import CASES, Case, dense_mask, inputs, make_mask, random_blocks
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -59,7 +59,7 @@ def run_case(case: Case, backend: str, dtype: torch.dtype, rng) -> None:
     allowed = reference.allowed_pairs(
         case.q_len,
         case.kv_len,
-        mask=None if mask is None else mask.to_dense(),
+        mask=dense_mask(case, mask),
         causal=case.causal,
         window=case.window,
         device=device,
@@ -117,7 +117,8 @@ def random_cases(draw, head_dims):
     if draw(st.booleans()):
         q_block = st.integers(1, 130) | st.sampled_from([64, 128, 192])
         kv_block = st.integers(1, 130) | st.sampled_from([16, 32, 48, 64, 128])
-        mask = random_blocks(draw(q_block), draw(kv_block), draw(st.floats(0, 1)), partial=draw(st.booleans()))
+        density, lists = draw(st.floats(0, 1)), draw(st.sampled_from([1, kv_heads, None]))
+        mask = random_blocks(draw(q_block), draw(kv_block), density, heads=lists, partial=draw(st.booleans()))
     return Case(
         "random",
         q_len,

@@ -126,6 +126,7 @@ def test_shared_keys_in_a_graph(q_len, rng):
 LISTS = {
     "each head its own": random_blocks(64, 64, 0.4),
     "one for all heads": random_blocks(128, 64, 0.3, heads=1, batches=2),
+    "each kv head its own": lambda case, rng: random_blocks(64, 64, 0.3, heads=case.kv_heads, batches=2)(case, rng),
     "one for all heads, partial": random_blocks(64, 32, 0.4, heads=1, partial=True),
     "partial": random_blocks(64, 16, 0.3, partial=True),
     "padded": padded_lists(128, 128, 30),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import reference
 import torch
-from attention_cases import CASES, inputs, make_mask
+from attention_cases import CASES, dense_mask, inputs, make_mask
 from torch_helpers import DEVICES, Largest, normal, qkv, some_mask, sparse
 
 import sparsek.torch
@@ -14,6 +14,7 @@ from sparsek.torch import _attention_backward
 
 CHOSEN = (
     "dense-113x203",
+    "blocks-per-kv-head-partial",
     "causal-300x300",
     "d33",
     "d192-dv128",
@@ -49,7 +50,7 @@ def check_gradients(case, device, dtype, rng, names=("q", "k", "v")):
     arrays = [x.requires_grad_(name in names) for name, x in zip("qkv", inputs(case, dtype, device, rng), strict=True)]
     mask = make_mask(case, rng)
     rules = {"causal": case.causal, "window": case.window}
-    dense = None if mask is None else mask.to_dense()
+    dense = dense_mask(case, mask)
     allowed = reference.allowed_pairs(case.q_len, case.kv_len, mask=dense, device=device, **rules)
 
     given = [x.transpose(1, 2) for x in arrays] if case.layout == "bhsd" else arrays

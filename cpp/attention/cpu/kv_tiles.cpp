@@ -31,14 +31,14 @@ bool KvTile::whole() const {
 }
 
 KvTiles::KvTiles(const BlockMaskView* mask, const Band& band, std::int64_t batch, std::int64_t head,
-                 const QTile& q_tile)
+                 std::int64_t num_q_heads, const QTile& q_tile)
     : mask_(mask),
       band_begin_(band.begin(q_tile.begin)),
       band_end_(band.end(q_tile.end - 1)),
       whole_begin_(band.begin(q_tile.end - 1)),
       whole_end_(band.end(q_tile.begin)) {
   if (mask_ != nullptr) {
-    entries_ = list_range(*mask_, list_number(*mask_, batch, head, q_tile.q_block));
+    entries_ = list_range(*mask_, list_number(*mask_, batch, head, num_q_heads, q_tile.q_block));
   } else {
     key_ = band_begin_;
     key_end_ = band_end_;

@@ -64,7 +64,7 @@ class KvTiles {
  public:
   /// `mask` may be null.
   KvTiles(const BlockMaskView* mask, const Band& band, std::int64_t batch, std::int64_t head,
-          const QTile& q_tile);
+          std::int64_t num_q_heads, const QTile& q_tile);
 
   /// False when there is none left.
   bool next(KvTile* tile);

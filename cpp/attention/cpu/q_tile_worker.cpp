@@ -44,7 +44,7 @@ void QTileWorker::run(std::int64_t batch, std::int64_t head, const QTile& q_tile
   std::fill_n(sum_, cols_, 0.0f);
 
   bool visited = false;
-  KvTiles kv_tiles(args_.mask, problem_.band, batch, head, q_tile);
+  KvTiles kv_tiles(args_.mask, problem_.band, batch, head, problem_.num_q_heads, q_tile);
   for (KvTile kv_tile; kv_tiles.next(&kv_tile); visited = true) {
     if (!visited) load_queries();
     const Scores scores = compute_scores(kv_tile);
@@ -154,7 +154,7 @@ void QTileWorker::write_weights(bool visited) {
     std::memset(rows.at(row, 0), 0, static_cast<std::size_t>(rows.cols) * size_of(rows.dtype));
   }
   if (!visited) return;
-  KvTiles kv_tiles(args_.mask, problem_.band, batch_, head_, q_tile_);
+  KvTiles kv_tiles(args_.mask, problem_.band, batch_, head_, problem_.num_q_heads, q_tile_);
   for (KvTile kv_tile; kv_tiles.next(&kv_tile);) {
     const Scores scores = compute_scores(kv_tile);
     normalise(scores, max_, factors_);

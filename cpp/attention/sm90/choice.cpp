@@ -207,7 +207,7 @@ Choice choose(const Problem& p) {
   if (!p.has_mask && unequal) choice.section = section_of(p);
   choice.keys_read_once = p.has_mask && choice.num_q_tiles == 1 && p.num_q_heads == p.num_kv_heads;
   choice.alternate = p.has_mask && bytes_of_kv_head(p) > kBytesInL2 / 2;
-  if (choice.alternate && p.lists_of_all_heads && p.num_q_heads > p.num_kv_heads) {
+  if (choice.alternate && p.lists_of_kv_heads && p.num_q_heads > p.num_kv_heads) {
     choice.section = static_cast<int>(p.num_q_heads / p.num_kv_heads);  // they read the same keys
   }
   return choice;

@@ -47,7 +47,8 @@ class Producer {
     const std::int32_t q_block_idx =
         next_.q_tile * C::kTileQ / static_cast<std::int32_t>(mask.q_block);
     const ListRange range =
-        part_of(list_range(mask, list_number(mask, batch_of(next_), next_.head, q_block_idx)),
+        part_of(list_range(mask, list_number(mask, batch_of(next_), next_.head,
+                                             params_.schedule.num_heads, q_block_idx)),
                 part_of_keys(next_), params_.log2_splits);
     ListHead& head = storage_.next_list;
     const auto num_entries = static_cast<std::int32_t>(min(range.end - range.begin, kMostEntries));

@@ -13,8 +13,9 @@ __global__ void scatter_lists(BlockMaskView mask, std::int64_t mask_batch_begin,
   const std::int64_t q_block = list_in_chunk % table.num_q_blocks;
   const std::int64_t head = list_in_chunk / table.num_q_blocks % mask.num_heads;
   const std::int64_t batch = list_in_chunk / table.num_q_blocks / mask.num_heads;
-  const ListRange range = list_range(
-      mask, list_number(mask, mask_batch_begin + batch, head, table.q_block_begin + q_block));
+  const ListRange range =
+      list_range(mask, list_number(mask, mask_batch_begin + batch, head, mask.num_heads,
+                                   table.q_block_begin + q_block));
   std::int32_t* row = table.entries + list_in_chunk * table.num_kv_blocks;
   for (std::int64_t entry = range.begin + threadIdx.x; entry < range.end; entry += blockDim.x) {
     const ListedBlock block = listed_block(mask, entry);

@@ -113,8 +113,8 @@ __device__ Row find_row(const SoftmaxParams& p, int q) {
                row.head * p.scores.head_stride + q * p.scores.row_stride;
   if constexpr (kMasking != Masking::band) {
     const std::int64_t mask_batch = p.mask.num_batches == 1 ? 0 : row.batch;
-    const std::int64_t mask_head = p.mask.num_heads == 1 ? 0 : row.head;
-    const std::int64_t list = (mask_batch * p.mask.num_heads + mask_head) * p.table.num_q_blocks +
+    const std::int64_t head = list_head(p.mask, row.head, p.chunk.num_heads);
+    const std::int64_t list = (mask_batch * p.mask.num_heads + head) * p.table.num_q_blocks +
                               query / p.mask.q_block - p.table.q_block_begin;
     row.blocks = p.table.entries + list * p.table.num_kv_blocks;
     row.row_in_block = query % p.mask.q_block;

@@ -66,8 +66,9 @@ __device__ __forceinline__ void visit_list(const Params& params, Storage<C>& sto
   static_assert(kBatch >= 2);
   if (threadIdx.x < 32) {
     const Work& work = storage.work;
-    writer.begin(list_range(params.mask, list_number(params.mask, work.batch, work.head,
-                                                     work.q_begin / params.q_block)));
+    writer.begin(
+        list_range(params.mask, list_number(params.mask, work.batch, work.head, params.num_heads,
+                                            work.q_begin / params.q_block)));
     write(0);
   }
   __syncthreads();

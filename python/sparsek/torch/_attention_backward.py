@@ -79,7 +79,8 @@ def _fill(results, grads, inputs, outputs, mask, causal, window, scale, heads_fi
             seen = seen & (index <= position + right)
         if rows_of_mask is not None:
             allowed = rows_of_mask.allowed(first // q_block, -(-stop // q_block))[..., keys]
-            per_head = (num_kv_heads, group) if mask.num_heads != 1 else (1, 1)
+            kv_heads = min(mask.num_heads, num_kv_heads)
+            per_head = (kv_heads, mask.num_heads // kv_heads)
             seen = seen & allowed.reshape(mask.num_batches, *per_head, *shape[3:])
 
         queries, grad = heads_of_kv(q[:, :, rows]), heads_of_kv(grad_out[:, :, rows])

@@ -77,11 +77,14 @@ void test_list_number() {
   mask.q_len = 33;
   mask.q_block = 8;
   mask.num_heads = 3;
-  CHECK_EQ(list_number(mask, 7, 2, 4), 2 * 5 + 4);  // one batch serves all
+  CHECK_EQ(list_number(mask, 7, 2, 3, 4), 2 * 5 + 4);  // one batch serves all
   mask.num_batches = 8;
-  CHECK_EQ(list_number(mask, 7, 2, 4), (7 * 3 + 2) * 5 + 4);
+  CHECK_EQ(list_number(mask, 7, 2, 3, 4), (7 * 3 + 2) * 5 + 4);
+  for (int head = 0; head < 12; ++head) {  // a list serves 4 query heads
+    CHECK_EQ(list_number(mask, 7, head, 12, 4), (7 * 3 + head / 4) * 5 + 4, head);
+  }
   mask.num_heads = 1;
-  CHECK_EQ(list_number(mask, 7, 2, 4), 7 * 5 + 4);
+  CHECK_EQ(list_number(mask, 7, 2, 3, 4), 7 * 5 + 4);
 }
 
 void test_no_blocks() {

@@ -22,7 +22,7 @@ std::vector<int> visits(const BlockMaskView* mask, const Band& band, std::int64_
     if (!tiling.tile(number, &q_tile)) continue;
     CHECK(q_tile.size() >= 1 && q_tile.size() <= largest_tile, q_tile.begin, q_tile.end);
     queries += q_tile.size();
-    KvTiles kv_tiles(mask, band, 0, head, q_tile);
+    KvTiles kv_tiles(mask, band, 0, head, mask != nullptr ? mask->num_heads : 1, q_tile);
     bool last = false;
     for (KvTile tile; kv_tiles.next(&tile);) {
       CHECK(!last);  // only the last tile may be less than full
@@ -102,7 +102,7 @@ void test_number_of_tiles() {
   OwnedMask mask;
   make_random_mask({128, 4096, 128, 16, 1, 1, 0.1}, &mask);
   const Band band = make_band(128, 4096, false, std::nullopt, std::nullopt);
-  KvTiles kv_tiles(&mask.view, band, 0, 0, QTile{0, 128, 0});
+  KvTiles kv_tiles(&mask.view, band, 0, 0, 1, QTile{0, 128, 0});
   std::int64_t tiles = 0;
   for (KvTile tile; kv_tiles.next(&tile);) ++tiles;
   CHECK_EQ(tiles, (mask.view.num_indices * 16 + kTileKv - 1) / kTileKv);

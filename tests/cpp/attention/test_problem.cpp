@@ -123,8 +123,8 @@ void test_mask_errors() {
   check_error(__LINE__, value,
               "mask: expected one made for q_len 8 and kv_len 12, got q_len 8 and kv_len 16",
               with_mask([](BlockMaskView& m) { m.kv_len = 16; }));
-  check_error(__LINE__, value, "mask: expected 1 head or the 4 of q, got 2",
-              with_mask([](BlockMaskView& m) { m.num_heads = 2; }));
+  check_error(__LINE__, value, "mask: expected 1 head, the 2 of k or the 4 of q, got 3",
+              with_mask([](BlockMaskView& m) { m.num_heads = 3; }));
   check_error(__LINE__, value, "(padded lists), got neither",
               with_mask([](BlockMaskView& m) { m.offsets = nullptr; }));
   check_error(__LINE__, value, "mask: expected the device of q (cpu), got cuda:0",

@@ -92,7 +92,7 @@ void test_splits_of_lists() {
   p.listed_keys = 511;
   CHECK_EQ(sm90::choose(p).log2_splits, 0);
 
-  p.lists_of_all_heads = true;
+  p.lists_of_kv_heads = true;
   p.listed_keys = 64 * 64;
   CHECK(!sm90::choose(p).keys_read_once);
   CHECK_EQ(pack_gqa(p, &memory).num_q_heads, 8);
@@ -307,9 +307,9 @@ void test_choice() {
   CHECK(sm90::choose(far).alternate);
   CHECK_EQ(sm90::choose(far).section, 0);
   far.num_kv_heads = 4;
-  far.lists_of_all_heads = true;
+  far.lists_of_kv_heads = true;
   CHECK_EQ(sm90::choose(far).section, 4);
-  far.has_mask = far.lists_of_all_heads = false;
+  far.has_mask = far.lists_of_kv_heads = false;
   CHECK(!sm90::choose(far).alternate);
 
   Problem causal = problem(128, 128, 4096);
