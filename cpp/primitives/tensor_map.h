@@ -15,13 +15,10 @@ struct MapAxis {
   int box;
 };
 
-/// How much of a line that is missing in L2 is fetched from memory.
-enum class L2Fetch : std::uint8_t { bytes_128, bytes_256 };
-
 /// A TMA descriptor of an array of 16-bit elements with up to 5 axes, innermost first, swizzled
 /// over the box's first axis (16, 32 or 64 elements); what lies outside reads as zero. Throws Error
 /// (cuda), naming the array, when the driver refuses.
 CUtensorMap make_tensor_map(const char* name, DType dtype, const void* data,
-                            std::initializer_list<MapAxis> axes, L2Fetch fetch);
+                            std::initializer_list<MapAxis> axes);
 
 }  // namespace sparsek

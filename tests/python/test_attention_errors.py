@@ -103,7 +103,7 @@ def test_mask_for_other_shapes():
     ):
         attention(q, k, v, mask=BlockMask.causal(8, 12, q_block=4, kv_block=4))
     heads = BlockMask.from_dense(np.ones((3, 8, 10), bool), q_block=4, kv_block=4)
-    with pytest.raises(ValueError, match=r"mask: expected 1 head or the 4 of q, got 3"):
+    with pytest.raises(ValueError, match=r"mask: expected 1 head, the 2 of k or the 4 of q, got 3"):
         attention(q, k, v, mask=heads)
     batches = BlockMask.from_dense(np.ones((3, 1, 8, 10), bool), q_block=4, kv_block=4)
     with pytest.raises(ValueError, match=r"mask: expected 1 batch or the 2 of q, got 3"):

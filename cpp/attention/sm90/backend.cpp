@@ -66,8 +66,7 @@ CUtensorMap map_of(const char* name, const TensorView& tensor, int box_columns, 
     return MapAxis{tensor.shape[index], tensor.stride[index], box};
   };
   return make_tensor_map(name, tensor.dtype, tensor.data,
-                         {axis(3, box_columns), axis(1, box_rows), axis(2, 1), axis(0, 1)},
-                         L2Fetch::bytes_256);
+                         {axis(3, box_columns), axis(1, box_rows), axis(2, 1), axis(0, 1)});
 }
 
 /// Q as the kernels for parts read it.
@@ -77,8 +76,7 @@ CUtensorMap map_of_packed(const TensorView& q, const Rows& rows, int box_columns
                           {rows.heads, q.stride[2], rows.heads},
                           {q.shape[1], q.stride[1], rows.of_tile / rows.heads},
                           {q.shape[2] / rows.heads, q.stride[2] * rows.heads, 1},
-                          {q.shape[0], q.stride[0], 1}},
-                         L2Fetch::bytes_256);
+                          {q.shape[0], q.stride[0], 1}});
 }
 
 Params make_params(const Problem& p, const AttentionArgs& args, const Choice& choice) {

@@ -25,7 +25,7 @@ using Dense256 = Config<256, 256, 128, 80, 2, false>;
 
 // For few q tiles: each CTA a part of the keys (splits.h).
 using Split64 = Config<64, 64, 64, 128, 2, false, 3, false, 1, 2, true>;
-using Split128 = Config<128, 128, 128, 176, 2, false, 1, true, 1, 2, true>;
+using Split128 = Config<128, 128, 128, 128, 3, false, 1, true, 1, 3, true>;
 using Split256 = Config<256, 256, 64, 64, 2, false, 1, true, 1, 2, true>;
 
 using Lists64 = Config<64, 64, 128, 64, 4, true, 1, false, 2>;

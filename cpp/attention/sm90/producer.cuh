@@ -254,7 +254,6 @@ class Producer {
       static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_LAST);
   /// Of K and V.
   __device__ __forceinline__ std::uint64_t keys_hint() const {
-    if constexpr (C::kSplits) return kReadOnce;
     return C::kLists && params_.keys_read_once ? kReadOnce : kReadOften;
   }
 

@@ -37,8 +37,7 @@ CUtensorMap map_of(const Side& side, int inner) {
                          {{64, 1, 64},
                           {side.block_k(), values.stride[side.k_axis], 64},
                           {pieces, 64, static_cast<int>(pieces)},
-                          {values.shape[0], values.stride[0], 1}},
-                         L2Fetch::bytes_128);
+                          {values.shape[0], values.stride[0], 1}});
 }
 
 /// One of the two mixed cases is computed as the transpose of the other: fewer kernels.

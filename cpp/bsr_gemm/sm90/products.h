@@ -70,12 +70,10 @@ inline CUtensorMap block_map(const char* name, const TensorView& values, int k_a
   return major == Major::k
              ? make_tensor_map(
                    name, values.dtype, values.data,
-                   {{k, 1, inner}, {rows, values.stride[row_axis], box(rows, most_rows)}, blocks},
-                   L2Fetch::bytes_128)
+                   {{k, 1, inner}, {rows, values.stride[row_axis], box(rows, most_rows)}, blocks})
              : make_tensor_map(
                    name, values.dtype, values.data,
-                   {{rows, 1, inner}, {k, values.stride[k_axis], box(k, most_k)}, blocks},
-                   L2Fetch::bytes_128);
+                   {{rows, 1, inner}, {k, values.stride[k_axis], box(k, most_k)}, blocks});
 }
 
 }  // namespace sparsek::bsr::sm90

@@ -16,11 +16,9 @@ CUtensorMap piece_map(const char* name, const TensorView& dense, int k_axis, Maj
   const std::int64_t rows = dense.shape[row_axis], k = dense.shape[k_axis];
   return major == Major::k
              ? make_tensor_map(name, dense.dtype, dense.data,
-                               {{k, 1, kTileK}, {rows, dense.stride[row_axis], box_rows}},
-                               L2Fetch::bytes_128)
+                               {{k, 1, kTileK}, {rows, dense.stride[row_axis], box_rows}})
              : make_tensor_map(name, dense.dtype, dense.data,
-                               {{rows, 1, inner}, {k, dense.stride[k_axis], kTileK}},
-                               L2Fetch::bytes_128);
+                               {{rows, 1, inner}, {k, dense.stride[k_axis], kTileK}});
 }
 
 Matrix block_of(const TensorView& values) {

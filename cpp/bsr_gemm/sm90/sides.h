@@ -56,7 +56,7 @@ void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, P*
   const std::int64_t k = dense.shape[k_axis], stride = dense.stride[k_axis];
   params->dense_in_chunks = key.dense == Major::free && s.cols % 64 == 0;
   const auto map = [&](std::initializer_list<MapAxis> axes) {
-    return make_tensor_map(s.dense_name, key.dtype, dense.data, axes, L2Fetch::bytes_128);
+    return make_tensor_map(s.dense_name, key.dtype, dense.data, axes);
   };
   params->dense_map =
       key.dense == Major::k

@@ -127,7 +127,7 @@ void test_splits() {
   CHECK_EQ(packed.num_q_heads, 8);
   CHECK_EQ(packed.kv_len, 131072);
   CHECK(is_unbounded(packed.band, packed.q_len));
-  check_choice(packed, 128, 128, 128, 176);
+  check_choice(packed, 128, 128, 128, 128);
   CHECK_EQ(sm90::choose(packed).log2_splits, 4);  // 8 tiles for 132 SMs
   CHECK_EQ(sm90::choose(packed).num_ctas, 128);
   p.window_left = 1999;
@@ -178,7 +178,7 @@ void test_packed_heads() {
   CHECK_EQ(packed.q_len, 16);
   CHECK_EQ(packed.num_q_heads, 8);
   CHECK_EQ(packed.band.end(3), p.kv_len);
-  check_choice(packed, 128, 128, 128, 176);
+  check_choice(packed, 128, 128, 128, 128);
   CHECK_EQ(sm90::choose(packed).num_q_tiles, 1);
   CHECK_EQ(sm90::choose(packed).log2_splits, 4);
   CHECK(!sm90::choose(packed).counted);
