@@ -131,6 +131,15 @@ def test_lists_change_without_compiling_anew(device, rng):
     assert len(traces) == 1
 
 
+def test_lists_of_kv_heads(device, rng):
+    arrays = inputs(rng)
+    mask = BlockMask.from_dense(rng.random((2, 200, 264)) < 0.5, q_block=64, kv_block=64)
+    want, lowprec = references(arrays, "float16", mask=mask.to_dense().repeat(2, axis=1))
+    q, k, v = put(arrays, device, "float16")
+    out = jax.jit(lambda q, k, v, mask: sj.attention(q, k, v, mask=mask))(q, k, v, mask.to(q))
+    reference.assert_close(host(out), want.out, lowprec.out)
+
+
 def test_traced_offsets(rng):
     q, k, v = put(inputs(rng), jax.devices("cpu")[0], "float16")
     mask = some_mask(rng)
