@@ -56,7 +56,7 @@ bool is_wide_enough(const Kernel& kernel, const Problem& p) {
 
 bool takes(const Kernel& kernel, const Problem& p) {
   if (!is_wide_enough(kernel, p)) return false;
-  if (kernel.lists != p.has_mask || kernel.splits) return false;
+  if (kernel.lists != p.has_mask || kernel.splits != (p.packed_heads > 1)) return false;
   return !p.has_mask || p.q_block % kernel.tile_q == 0;
 }
 
@@ -178,12 +178,9 @@ const Problem& pack_heads(const Problem& p, std::optional<Problem>* memory) {
 
 Choice choose(const Problem& p) {
   Choice choice;
-  if (p.packed_heads > 1) {
-    choice.kernel = &kernel_of_parts(p);
-    choice.in_parts = true;
-  }
+  choice.in_parts = p.packed_heads > 1;
   for (const Kernel& kernel : kKernels) {
-    if (choice.in_parts || !takes(kernel, p)) continue;
+    if (!takes(kernel, p)) continue;
     if (choice.kernel != nullptr) {
       const bool same_dims = kernel.head_dim == choice.kernel->head_dim &&
                              kernel.value_dim == choice.kernel->value_dim;

@@ -12,16 +12,7 @@ from .._mask_lists import Grid
 from ..attention import _LAYOUTS, _window, attend
 from ..block_mask import BlockMask
 from ._attention_backward import attention_backward
-from ._dispatch import (
-    LIBRARY,
-    autocast_dtype,
-    cast,
-    check_tensor,
-    define,
-    is_any_autocast_enabled,
-    refuse_second_derivatives,
-    runs_directly,
-)
+from ._dispatch import LIBRARY, autocast_dtype, cast, check_tensor, define, refuse_second_derivatives, runs_directly
 
 _MASK = "Tensor? indices, Tensor? offsets, Tensor? counts, Tensor? bitmap_indices, Tensor? bitmaps, SymInt[] mask_sizes"
 _RULES = "bool causal, SymInt? left, SymInt? right, float? scale, bool heads_first"
@@ -75,13 +66,10 @@ def attention(
 
     Source: the backward formulas are those of Dao et al., FlashAttention (arXiv:2205.14135), section B.4, unfused.
     """
-    direct = runs_directly(q, k, v)
-    if not direct or is_any_autocast_enabled():
-        dtype = autocast_dtype(check_tensor("q", q))
-        if dtype is not None:
-            q, k, v = (cast(check_tensor(name, x), dtype) for name, x in (("q", q), ("k", k), ("v", v)))
-            direct = runs_directly(q, k, v)
-    if direct:
+    dtype = autocast_dtype(check_tensor("q", q))
+    if dtype is not None:
+        q, k, v = (cast(check_tensor(name, x), dtype) for name, x in (("q", q), ("k", k), ("v", v)))
+    if runs_directly(q, k, v):
         return attend(
             q, k, v, mask, causal, window, scale, layout, return_lse, return_weights, out, backend, for_torch=True
         )

@@ -11,16 +11,7 @@ from .. import bsr_gemm as _native_bsr_gemm
 from .. import frameworks
 from ..bsr_gemm import _matrix, multiply
 from ..bsr_matrix import BSRMatrix
-from ._dispatch import (
-    LIBRARY,
-    autocast_dtype,
-    cast,
-    check_tensor,
-    define,
-    is_any_autocast_enabled,
-    refuse_second_derivatives,
-    runs_directly,
-)
+from ._dispatch import LIBRARY, autocast_dtype, cast, check_tensor, define, refuse_second_derivatives, runs_directly
 from ._structures import DENSE, NUM_FLAT, flatten, schema, transpose, unflatten
 
 _OPERANDS = f"Tensor a, {schema('a')}, Tensor b, {schema('b')}, {schema('out')}"
@@ -69,13 +60,10 @@ def bsr_gemm(
     """
     a, b = _operand("a", a), _operand("b", b)
     c = None if c is None else _operand("c", c)
-    direct = _runs_directly(a, b, c)
-    if not direct or is_any_autocast_enabled():
-        dtype = autocast_dtype(_values(a))
-        if dtype is not None:
-            a, b, c = (_cast(x, dtype) for x in (a, b, c))
-            direct = _runs_directly(a, b, c)
-    if direct:
+    dtype = autocast_dtype(_values(a))
+    if dtype is not None:
+        a, b, c = (_cast(x, dtype) for x in (a, b, c))
+    if runs_directly(*[_values(x) for x in (a, b, c) if x is not None]):
         return multiply(a, b, out_pattern, alpha, c, beta, out, out_dtype, backend, for_torch=True)
 
     if out is not None:
@@ -114,10 +102,6 @@ def _operand(name: str, operand: Any) -> Tensor | BSRMatrix:
 
 def _values(operand: Tensor | BSRMatrix) -> Tensor:
     return operand.values if isinstance(operand, BSRMatrix) else operand
-
-
-def _runs_directly(a: Tensor | BSRMatrix, b: Tensor | BSRMatrix, c: Tensor | BSRMatrix | None) -> bool:
-    return runs_directly(_values(a), _values(b)) and (c is None or runs_directly(_values(c)))
 
 
 def _cast(operand: Tensor | BSRMatrix | None, dtype: torch.dtype) -> Tensor | BSRMatrix | None:

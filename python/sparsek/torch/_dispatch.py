@@ -13,8 +13,8 @@ _num_dispatch_modes = torch._C._len_torch_dispatch_stack
 # vmap and torch.func wrap tensors without changing their type: only the stack of transforms tells.
 _transforms = torch._C._functorch.peek_interpreter_stack
 _is_grad_enabled = torch.is_grad_enabled
-# For any device: asking for that of a tensor costs five times as much.
-is_any_autocast_enabled = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+# For any device: asking for that of a tensor costs five times as much. torch.compile cannot trace it.
+_is_any_autocast_enabled = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 _CAST = {torch.float32, torch.float16, torch.bfloat16}
 
 
@@ -38,6 +38,8 @@ def check_tensor(name: str, value: Any) -> Tensor:
 
 def autocast_dtype(tensor: Tensor) -> torch.dtype | None:
     """The dtype that autocast asks for on the tensor's device; None where it is off."""
+    if not (_is_compiling() or _is_any_autocast_enabled()):
+        return None
     kind = tensor.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
