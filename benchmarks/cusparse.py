@@ -15,7 +15,7 @@ from sparsek import BSRMatrix
 
 _INDEX_32 = 2
 _BASE_ZERO = 0
-_ROW_ORDER = 2
+_COLUMN_ORDER, _ROW_ORDER = 1, 2
 _DTYPES = {torch.float32: 0, torch.float16: 2, torch.bfloat16: 14}  # cudaDataType
 
 
@@ -47,7 +47,7 @@ def _handle() -> c_void_p:
 
 
 class _Product:
-    """a b for one sparse a (rows, cols) and one dense, row-major b (cols, n); called, it returns a new array."""
+    """a b for one sparse a (rows, cols) and one dense b (cols, n); called, it returns a new array, in b's order."""
 
     def __init__(self, a: BSRMatrix, b: torch.Tensor) -> None:
         self._dtype = _DTYPES[b.dtype]
@@ -55,7 +55,7 @@ class _Product:
         self._rows = a.shape[0]
         self._describe(a)
         self._b_descriptor = self._dense(b)
-        out = b.new_empty(self._rows, b.shape[1])
+        out = self._empty()
         size = c_size_t()
         self._spmm("cusparseSpMM_bufferSize", self._dense(out), byref(size))
         self._workspace = torch.empty(max(1, size.value), dtype=torch.uint8, device=b.device)
@@ -64,12 +64,18 @@ class _Product:
         """Makes the descriptor of a; what it points to is kept in self."""
         raise NotImplementedError
 
+    def _empty(self) -> torch.Tensor:
+        cols = self._b.shape[1]
+        by_rows = self._b.is_contiguous()
+        return self._b.new_empty(self._rows, cols) if by_rows else self._b.new_empty(cols, self._rows).T
+
     def _dense(self, array: torch.Tensor) -> c_void_p:
         descriptor = c_void_p()
         rows, cols = (c_int64(side) for side in array.shape)
-        leading = c_int64(array.stride(0))
+        order, axis = (_ROW_ORDER, 0) if self._b.is_contiguous() else (_COLUMN_ORDER, 1)
+        leading = c_int64(max(array.stride(axis), array.shape[1 - axis]))
         pointer = c_void_p(array.data_ptr())
-        _call("cusparseCreateDnMat", byref(descriptor), rows, cols, leading, pointer, self._dtype, _ROW_ORDER)
+        _call("cusparseCreateDnMat", byref(descriptor), rows, cols, leading, pointer, self._dtype, order)
         return descriptor
 
     def _spmm(self, name: str, out: c_void_p, last) -> None:
@@ -80,7 +86,7 @@ class _Product:
 
     def __call__(self) -> torch.Tensor:
         _call("cusparseSetStream", _handle(), c_void_p(torch.cuda.current_stream().cuda_stream))
-        out = self._b.new_empty(self._rows, self._b.shape[1])
+        out = self._empty()
         descriptor = self._dense(out)
         self._spmm("cusparseSpMM", descriptor, c_void_p(self._workspace.data_ptr()))
         _call("cusparseDestroyDnMat", descriptor)

@@ -65,14 +65,17 @@ def random_blocks(case: AttentionCase, generator: torch.Generator) -> torch.Tens
 
 
 def make_bsr(case: BsrCase, generator: torch.Generator) -> BsrInputs:
-    square, wide = (case.size, case.size), (case.size, case.num_cols)
+    wide = (case.size, case.num_cols)
+    left = wide[::-1] if case.product == "dds" else (case.size, case.size)
     a_structure, b_structure = random_structure(case, generator), random_structure(case, generator)
     sets = []
     for _ in range(_num_sets(case)):
-        a = _random_values(case, a_structure, generator) if case.product in ("dsd", "dss") else square
+        a = _random_values(case, a_structure, generator) if case.product in ("dsd", "dss") else left
         b = _random_values(case, b_structure, generator) if case.product in ("dds", "dss") else wide
         sets.append(tuple(_normal(case, side, generator) if isinstance(side, tuple) else side for side in (a, b)))
-    if case.transposed:
+    if case.layer:
+        sets = [(x, weight.T) for x, weight in sets]
+    elif case.transposed:
         index = "ab".index(case.transposed)
         sets = [(*pair[:index], _as_transpose(pair[index]), *pair[index + 1 :]) for pair in sets]
     pattern = _random_values(case, a_structure, generator) if case.product == "sdd" else None

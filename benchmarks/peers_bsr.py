@@ -14,10 +14,13 @@ from sparsek import BSRMatrix
 class _Product(Package):
     products = ("dsd",)
     transposed = (None,)
+    layers = True  # x @ weight.T
 
     def declines(self, case: Case) -> str | None:
         if case.op != "bsr_gemm" or case.device != self.device:
             return "another operation" if case.op != "bsr_gemm" else "another device"
+        if case.layer and self.layers:
+            return None
         if case.product not in self.products:
             return f"no {case.product} product"
         return None if case.transposed in self.transposed else f"no transposed {case.transposed}"
@@ -32,6 +35,9 @@ class TorchBsr(_Product):
     def prepare(self, case: Case, inputs) -> Call:
         from torch.sparse._triton_ops import bsr_dense_addmm
 
+        if case.layer:
+            layers = [(x, weight.T.to_torch()) for x, weight in inputs.sets]
+            return lambda i: torch.nn.functional.linear(*layers[i])
         sets = [(a.to_torch(), b) for a, b in inputs.sets]
         ignored = torch.empty(case.size, case.num_cols, dtype=getattr(torch, case.dtype), device="cuda")
         return lambda i: bsr_dense_addmm(ignored, *sets[i], beta=0)
@@ -72,6 +78,9 @@ class CusparseBsr(_Product):
         return None
 
     def prepare(self, case: Case, inputs) -> Call:
+        if case.layer:
+            layers = [self.make(weight.T, x.T) for x, weight in inputs.sets]
+            return lambda i: layers[i]().T
         products = [self.make(a, b) for a, b in inputs.sets]
         return lambda i: products[i]()
 

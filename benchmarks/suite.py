@@ -116,7 +116,8 @@ class BsrCase:
     density  of the blocks
     rows     "equal": every block row has equally many, as Blocked-ELL needs; "zipf": block row i has about i^-0.75
              times as many, the rows in a random order; "arrow": one row has all blocks, the others one each
-    transposed  "a" or "b": the operand that lies in memory as its transpose, a sparse one as the .T of a BSRMatrix
+    transposed  "a" or "b": the operand that lies in memory as its transpose, a sparse one as the .T of a BSRMatrix; "b"
+             of "dds" is a linear layer, and `rows` are those of its weight
     """
 
     name: str
@@ -124,7 +125,7 @@ class BsrCase:
     block: int
     size: int
     density: float
-    cols: int | None = None  # size; of b in "dsd"
+    cols: int | None = None  # size; of b in "dsd", and the rows of a in "dds"
     rows: str = "equal"
     transposed: str | None = None
     group: str = "bsr_gemm"
@@ -136,6 +137,11 @@ class BsrCase:
     @property
     def blocks_in_row(self) -> int:
         return max(1, round(self.density * (self.size // self.block)))
+
+    @property
+    def layer(self) -> bool:
+        """Whether it is x @ weight.T."""
+        return self.product == "dds" and self.transposed == "b"
 
     @property
     def row_lengths(self) -> list[int]:
@@ -269,6 +275,10 @@ def _bsr() -> list[Case]:
     # A pruned weight on a few tokens.
     for block, cols in ((128, 64), (64, 16), (64, 64), (64, 256), (32, 64), (16, 64)):
         cases.append(BsrCase(f"bsr/dsd/b{block}/n8192/density0.1/cols{cols}", "dsd", block, 8192, 0.1, cols=cols))
+    # The same as a layer computes it, x @ weight.T, from one token on.
+    for block, cols in ((128, 1), (64, 1), (64, 16), (64, 64), (32, 16), (16, 1)):
+        name = f"bsr/dds/b{block}/n8192/density0.1/rows{cols}/transposed_b"
+        cases.append(BsrCase(name, "dds", block, 8192, 0.1, cols=cols, transposed="b"))
     return cases
 
 

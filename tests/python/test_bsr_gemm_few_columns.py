@@ -53,7 +53,19 @@ def test_few_columns_of_all_orders(product, block, dtype, transposed, order, rng
     check(product, "sm90", dtype, rng, free=136, size=size, **options)
 
 
-@pytest.mark.parametrize(("free", "order"), [(1, "column"), (45, "column"), (8, "row"), (200, "row"), (255, "column")])
+@pytest.mark.parametrize(
+    ("free", "order"),
+    [
+        (1, "column"),
+        (2, "column"),
+        (40, "column"),
+        (45, "column"),
+        (8, "row"),
+        (24, "row"),
+        (200, "row"),
+        (255, "column"),
+    ],
+)
 @pytest.mark.parametrize("block", [16, 32, 64, 128])
 @pytest.mark.parametrize("product", ONE_SPARSE)
 def test_few_ragged_columns(product, block, free, order, rng):

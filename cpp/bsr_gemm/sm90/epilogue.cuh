@@ -139,6 +139,8 @@ class Epilogue {
  public:
   using Element = typename C::Element;
   static constexpr int kRows = 64;
+  // Whether rows are those of blocks, of which 16 at least are in the result, or none.
+  static constexpr bool kBlockRows = C::kOneSparse || C::kBothSparse;
 
   /// The first row of the result that this thread stores, read from memory.
   static __device__ std::int32_t row_of_thread(const P& p, std::int32_t first_row) {
@@ -150,7 +152,8 @@ class Epilogue {
   static __device__ void run(const P& p, unsigned char* staging, std::int32_t first_row,
                              std::int32_t own_row, std::int32_t first_col, int barrier,
                              const Acc& acc) {
-    const bool in_units = p.result.aligned && (p.result.rows_inner || p.cols % 8 == 0);
+    const bool in_units =
+        p.result.aligned && (p.result.rows_inner ? kBlockRows || p.rows % 8 == 0 : p.cols % 8 == 0);
     if (!in_units || p.result.wide_out || p.result.beta != 0.0f) {
       store(p, staging, first_row, first_col, barrier, acc);
     } else if (p.result.rows_inner) {
@@ -199,7 +202,7 @@ class Epilogue {
     const std::int64_t line_stride =
         kAcross ? p.result.out.dense_stride : p.result.out.sparse_stride;
     // The rows of a warp, or of a unit, lie in one block row: beside each other in the result, or
-    // all of them beyond it.
+    // all of them beyond it, unless they are not those of blocks.
     const std::int32_t num_cols = own_row < p.rows ? p.cols - first_col : 0;
     Element* out = static_cast<Element*>(p.result.out.data) + own_row * p.result.out.sparse_stride +
                    first_col * p.result.out.dense_stride +
@@ -234,6 +237,7 @@ class Epilogue {
       } else if (unit0 * 8 < kCols && round * kCols + unit0 * 8 < num_cols) {
 #pragma unroll 4
         for (int line = 0; line < 16; line += 2) {
+          if (!kBlockRows && own_row + lane / 16 + line >= p.rows) break;
           *reinterpret_cast<uint4*>(out + round * kCols + line * line_stride) =
               *reinterpret_cast<const uint4*>(staging + unit0 / 8 * (kRows * 128) +
                                               unit_offset(line0 + line, unit0 % 8));

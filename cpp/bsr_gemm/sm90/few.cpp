@@ -35,10 +35,10 @@ void run_few(const Problem& p, const BsrGemmArgs& args) {
     params.sparse_map = block_map(s.sparse_name, values, s.sparse_k_axis, key.sparse, key.inner,
                                   key.inner, key.inner);
   }
-  set_dense(s, left ? args.b.dense : args.a.dense, key, &params);
+  const auto lines = static_cast<int>(s.cols);
+  set_dense(s, left ? args.b.dense : args.a.dense, key, lines, &params);
+  params.dense_lines = key.dense == Major::k ? lines : key.tile_cols;
   set_out(p, args, !left, &params.result);
-  // Stores take 16 of the result's columns at a time.
-  params.result.aligned = params.result.aligned && s.cols % 16 == 0;
 
   if (log_enabled()) {
     log_once(cat("bsr_gemm sm90 few columns tile=", key.inner, "x", key.tile_cols, "x", kTileK,

@@ -23,7 +23,7 @@ struct FewConfig {
   static constexpr int kStagedCols = kSide < 32 ? kSide : 32;
   static constexpr int kStaging = 8192;  // bytes of a warp group
   static constexpr int kRoomForSums = kBytesOfSums > kStaging ? kBytesOfSums : kStaging;
-  static constexpr bool kOneSparse = false;
+  static constexpr bool kOneSparse = false, kBothSparse = false;
 };
 
 constexpr int kFewMostCols = 256;
@@ -58,6 +58,7 @@ struct FewLayout {
 
   static constexpr int kSparse = C::kSparseElements * sizeof(typename C::Element);
   static constexpr int kDense = C::kDenseElements * sizeof(typename C::Element);
+  static constexpr int kDenseLine = kTileK * sizeof(typename C::Element);  // of a column
   static constexpr int kBarriers = 1024;  // before all else, where the compiler knows their places
   static_assert((2 * kFewMostStages + kFewMostGroups) * 8 <= kBarriers);
 

@@ -45,7 +45,8 @@ struct FewParams {
   std::int32_t stages;
   bool staging_apart;  // few_staging_apart
   std::int32_t block_k_mask;
-  bool dense_in_chunks;  // as in Params
+  bool dense_in_chunks;      // as in Params
+  std::int32_t dense_lines;  // columns that a stage's copies fill
   std::int32_t rows;
   std::int32_t cols;
   Result result;

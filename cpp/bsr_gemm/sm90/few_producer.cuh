@@ -49,7 +49,7 @@ class FewProducer {
         wait(smem_.empty(stage_), phase_ ^ 1);
         if (lane() / C::kSquares == i) {
           if (lane() % C::kSquares == 0) {
-            arrive_expecting(smem_.full(stage_), smem_.stage_bytes());
+            arrive_expecting(smem_.full(stage_), smem_.copied_bytes());
           }
           load(square, lane() % C::kSquares);
         }

@@ -26,11 +26,14 @@ class FewStorage {
                                                1024 * 1024)),
         groups_(groups),
         stages_(p.stages),
+        copied_(Layout::kSparse + p.dense_lines * Layout::kDenseLine),
         staging_apart_(p.staging_apart) {}
 
   __device__ int groups() const { return groups_; }
   __device__ int stages() const { return stages_; }
   __device__ int stage_bytes() const { return Layout{groups_, staging_apart_}.stage(); }
+  /// Of a stage, what arrives.
+  __device__ int copied_bytes() const { return copied_; }
 
   __device__ Element* dense(int stage, int square, int group) const {
     return reinterpret_cast<Element*>(ring()) +
@@ -69,7 +72,7 @@ class FewStorage {
   __device__ unsigned char* ring() const { return base_ + Layout::kBarriers; }
 
   unsigned char* base_;
-  int groups_, stages_;
+  int groups_, stages_, copied_;
   bool staging_apart_;
 };
 

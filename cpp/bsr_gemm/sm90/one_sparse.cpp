@@ -94,7 +94,7 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
     params.sums = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + kBytesOfFlags);
   }
   set_sparse(s, matrix.values, key, &params);
-  set_dense(s, left ? args.b.dense : args.a.dense, key, &params);
+  set_dense(s, left ? args.b.dense : args.a.dense, key, key.tile_cols, &params);
   set_out(p, args, left, &params.result);
 
   if (log_enabled()) {
