@@ -1,6 +1,7 @@
 """Small cases of every GPU kernel for compute-sanitizer, checked against float64 on the CPU.
 
-    compute-sanitizer --tool memcheck --kernel-regex kns=sparsek python tests/python/sanitizer_cases.py [OPERATION ...]
+    compute-sanitizer --tool memcheck --show-backtrace device --kernel-name kns=sparsek \\
+        python tests/python/sanitizer_cases.py [OPERATION ...]
 
 The references stay off the GPU, since racecheck does not survive cuBLAS.
 """

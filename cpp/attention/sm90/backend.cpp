@@ -84,7 +84,7 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   Params params;
   params.pieces = make_piece_grid(
       kernel.tile_kv, p.has_mask ? static_cast<std::int32_t>(p.kv_block) : kernel.tile_kv);
-  params.rows = make_rows(kernel.tile_q, p.packed_heads);
+  params.rows = make_rows(kernel.tile_q, p.packed_heads, p.q_len);
   params.q = kernel.splits ? map_of_packed(args.q, params.rows, kernel.box_columns_k)
                            : map_of("q", args.q, kernel.box_columns_k, kernel.tile_q);
   if (p.kv_len > 0) {  // else nothing is read

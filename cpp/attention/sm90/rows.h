@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "attention/band.h"  // SPARSEK_HOST_DEVICE
@@ -10,7 +11,9 @@ namespace sparsek::attn::sm90 {
 /// head i % heads of query i / heads.
 struct Rows {
   std::int32_t heads = 1;
-  std::int32_t of_tile = 0;  // the tile's last ones are empty where heads does not divide it
+  // The tile's last ones are empty where heads does not divide it, or there are no more. They are
+  // not copied: a line of a TMA box beyond the tensor takes longer than one inside.
+  std::int32_t of_tile = 0;
   std::uint32_t inverse_of_heads = 0;  // 2^32 / heads, rounded up
 
   SPARSEK_HOST_DEVICE std::int32_t query(std::int32_t row) const {
@@ -19,10 +22,11 @@ struct Rows {
   }
 };
 
-/// Of tiles of `tile_q`. Exact for rows below 2^32 / heads.
-inline Rows make_rows(int tile_q, std::int64_t heads) {
+/// Of tiles of `tile_q`, `num_rows` of each head. Exact for rows below 2^32 / heads.
+inline Rows make_rows(int tile_q, std::int64_t heads, std::int64_t num_rows) {
   const auto count = static_cast<std::int32_t>(heads);
-  return {count, tile_q / count * count,
+  const auto rows = static_cast<std::int32_t>(std::clamp<std::int64_t>(num_rows, count, tile_q));
+  return {count, rows / count * count,
           static_cast<std::uint32_t>((std::uint64_t{1} << 32) / heads +
                                      ((std::uint64_t{1} << 32) % heads != 0))};
 }

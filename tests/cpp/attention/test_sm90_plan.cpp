@@ -214,8 +214,9 @@ void test_packed_heads() {
   CHECK(is_left(p));
 
   for (const int heads : {1, 2, 3, 7, 64, 100}) {
-    const sm90::Rows rows = sm90::make_rows(128, heads);
+    const sm90::Rows rows = sm90::make_rows(128, heads, 128 * heads);
     CHECK_EQ(rows.of_tile, 128 / heads * heads, heads);
+    CHECK_EQ(sm90::make_rows(128, heads, heads).of_tile, heads, heads);  // no more than there are
     for (int row = 0; row < 128 * 100; ++row) CHECK_EQ(rows.query(row), row / heads, row, heads);
   }
 }
