@@ -35,9 +35,11 @@ void run_few(const Problem& p, const BsrGemmArgs& args) {
     params.sparse_map = block_map(s.sparse_name, values, s.sparse_k_axis, key.sparse, key.inner,
                                   key.inner, key.inner);
   }
-  const auto lines = static_cast<int>(s.cols);
-  set_dense(s, left ? args.b.dense : args.a.dense, key, lines, &params);
-  params.dense_lines = key.dense == Major::k ? lines : key.tile_cols;
+  // Lines beyond the last column would take TMA longer than others.
+  const std::int64_t cols = key.dense == Major::k ? s.cols : key.tile_cols;
+  params.dense_in_chunks = dense_in_chunks(s, key);
+  params.dense_map = dense_map(s, left ? args.b.dense : args.a.dense, key, cols);
+  params.dense_lines = static_cast<std::int32_t>(cols);
   set_out(p, args, !left, &params.result);
 
   if (log_enabled()) {

@@ -41,6 +41,19 @@ void set_sparse(const Sides& s, const TensorView& values, const KernelKey& key, 
   params->sparse_map = block_map(s.sparse_name, values, s.sparse_k_axis, key.sparse, key.inner);
 }
 
+/// Of the last tiles only the columns that there are: TMA takes longer for others (Producer).
+void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, Params* params) {
+  params->dense_in_chunks = dense_in_chunks(s, key);
+  params->dense_map = dense_map(s, dense, key, key.tile_cols);
+  const std::int64_t last = s.cols % key.tile_cols;
+  if (last == 0) return;
+  params->last_col = static_cast<std::int32_t>(s.cols - last);
+  params->last_cols =
+      static_cast<std::int32_t>(key.dense == Major::k ? last : ceil_div(last, 64) * 64);
+  const bool one_box = key.dense == Major::k || params->dense_in_chunks;
+  params->last_dense_map = one_box ? dense_map(s, dense, key, last) : params->dense_map;
+}
+
 }  // namespace
 
 std::size_t bytes_of_sums(const Problem& p) {
@@ -94,7 +107,7 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
     params.sums = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + kBytesOfFlags);
   }
   set_sparse(s, matrix.values, key, &params);
-  set_dense(s, left ? args.b.dense : args.a.dense, key, key.tile_cols, &params);
+  set_dense(s, left ? args.b.dense : args.a.dense, key, &params);
   set_out(p, args, left, &params.result);
 
   if (log_enabled()) {

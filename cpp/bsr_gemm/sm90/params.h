@@ -59,6 +59,9 @@ struct Result {
 struct Params {
   CUtensorMap sparse_map;
   CUtensorMap dense_map;
+  CUtensorMap last_dense_map;  // of the tiles that begin at last_col and have last_cols columns
+  std::int32_t last_col = -1;  // none
+  std::int32_t last_cols = 0;
   Lists lists;
   const void* sparse_values;          // for what does not go by TMA
   std::uint32_t sparse_block_stride;  // in units of 16 bytes

@@ -60,6 +60,8 @@ class Producer {
   static constexpr auto kDenseHint =
       static_cast<std::uint64_t>(C::kParts ? Hint::EVICT_LAST : Hint::EVICT_NORMAL);
   static constexpr int kWarps = 4;
+  // With blocks of 16 and contiguous columns it costs all tiles more than it saves the last ones.
+  static constexpr bool kShortTiles = C::kInner > 16 || C::kDense == Major::k;
   static constexpr int kLog2Inner = C::kInner == 16 ? 4 : C::kInner == 32 ? 5 : 6;
   static constexpr int kLog2TileK = 6;
   static constexpr int kLog2GroupRows = 6;
@@ -170,7 +172,7 @@ class Producer {
   __device__ void load(const Step& step, std::uint32_t mask, int stage) {
     const bool wanted = (bits_ & mask) != 0, present = wanted && step.value >= 0;
     const bool by_tma = C::kZerosByThreads ? present : wanted;
-    std::uint32_t bytes = sizeof(Element) * L::kDenseElements;
+    std::uint32_t bytes = sizeof(Element) * kTileK * (is_short(step) ? p_.last_cols : C::kTileCols);
     if constexpr (C::kSparseByTma) {
       const int boxes = __popc(__ballot_sync(0xffffffffu, by_tma));
       bytes += sizeof(Element) * (boxes << (log2_k_ + log2_rows_));
@@ -191,6 +193,11 @@ class Producer {
       write_zeros(wanted && !present, stage);
       if (first) arrive(&smem_.full[stage]);
     }
+  }
+
+  /// Whether the tile has fewer columns than others, and no more are copied.
+  __device__ bool is_short(const Step& step) const {
+    return kShortTiles && step.tile_col == p_.last_col;
   }
 
   /// The warp writes the boxes of the lanes that want them.
@@ -220,13 +227,13 @@ class Producer {
     Element* const to = &smem_.dense[stage][L::dense_box(box.row, box.k)];
     const int k = (step.col << p_.log2_block_k) + ((step.k + box.k) & block_k_mask());
     const int col = step.tile_col + box.row;
+    const CUtensorMap* const map = is_short(step) ? &p_.last_dense_map : &p_.dense_map;
     if constexpr (C::kDense == Major::k) {
-      cute::SM90_TMA_LOAD_2D::copy(&p_.dense_map, &smem_.full[stage], kDenseHint, to, k, col);
+      cute::SM90_TMA_LOAD_2D::copy(map, &smem_.full[stage], kDenseHint, to, k, col);
     } else if (p_.dense_in_chunks) {
-      cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, &smem_.full[stage], kDenseHint, to, 0, k,
-                                   col / 64);
-    } else {
-      cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, &smem_.full[stage], kDenseHint, to, col, k, 0);
+      cute::SM90_TMA_LOAD_3D::copy(map, &smem_.full[stage], kDenseHint, to, 0, k, col / 64);
+    } else if (!kShortTiles || col < p_.cols) {
+      cute::SM90_TMA_LOAD_3D::copy(map, &smem_.full[stage], kDenseHint, to, col, k, 0);
     }
   }
 

@@ -49,22 +49,23 @@ inline KernelKey key_of(const Problem& p, const Sides& s) {
   return key;
 }
 
-/// The boxes of the dense operand, for tiles of key.tile_cols columns. `lines`: of a box that has a
-/// line for each column, of which those beyond the last one take TMA longer than others.
-template <class P>
-void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, int lines,
-               P* params) {
-  const int k_axis = s.dense_k_axis, col_axis = 1 - k_axis;
+/// Boxes of a dense operand come in chunks of 64 columns, all of a tile's at a time.
+inline bool dense_in_chunks(const Sides& s, const KernelKey& key) {
+  return key.dense == Major::free && s.cols % 64 == 0;
+}
+
+/// The boxes of the dense operand, of `cols` columns where one box has all of a tile's.
+inline CUtensorMap dense_map(const Sides& s, const TensorView& dense, const KernelKey& key,
+                             std::int64_t cols) {
+  const int k_axis = s.dense_k_axis, col_axis = 1 - k_axis, box = static_cast<int>(cols);
   const std::int64_t k = dense.shape[k_axis], stride = dense.stride[k_axis];
-  params->dense_in_chunks = key.dense == Major::free && s.cols % 64 == 0;
   const auto map = [&](std::initializer_list<MapAxis> axes) {
     return make_tensor_map(s.dense_name, key.dtype, dense.data, axes);
   };
-  params->dense_map =
-      key.dense == Major::k ? map({{k, 1, key.inner}, {s.cols, dense.stride[col_axis], lines}})
-      : params->dense_in_chunks
-          ? map({{64, 1, 64}, {k, stride, key.inner}, {s.cols / 64, 64, key.tile_cols / 64}})
-          : map({{s.cols, 1, 64}, {k, stride, key.inner}, {1, 64, 1}});
+  return key.dense == Major::k ? map({{k, 1, key.inner}, {s.cols, dense.stride[col_axis], box}})
+         : dense_in_chunks(s, key)
+             ? map({{64, 1, 64}, {k, stride, key.inner}, {s.cols / 64, 64, box / 64}})
+             : map({{s.cols, 1, 64}, {k, stride, key.inner}, {1, 64, 1}});
 }
 
 }  // namespace sparsek::bsr::sm90
