@@ -42,8 +42,6 @@ def test_densities(product, block, density, rng):
     check(product, "sm90", torch.float16, rng, block=(block, block), density=density, size=size, free=2048, depth=136)
 
 
-@pytest.mark.parametrize(("alpha", "beta"), [(2.0, 0.0), (1.0, 1.0), (-0.5, 0.25), (0.0, 1.0)])
-@pytest.mark.parametrize("out_dtype", [None, torch.float32])
 @pytest.mark.parametrize(("free", "order"), [(320, "row"), (264, "row"), (520, "column"), (261, "column")])
 @pytest.mark.parametrize("block", [16, 32, 64, 128])
 @pytest.mark.parametrize("product", ONE_SPARSE)
@@ -56,6 +54,8 @@ def test_last_tiles_of_few_columns(product, block, free, order, rng):
         check(product, "sm90", torch.float16, rng, block=(block, block), density=0.2, size=size, free=free, order=order)
 
 
+@pytest.mark.parametrize(("alpha", "beta"), [(2.0, 0.0), (1.0, 1.0), (-0.5, 0.25), (0.0, 1.0)])
+@pytest.mark.parametrize("out_dtype", [None, torch.float32])
 @pytest.mark.parametrize("free", [45, 1024])
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_alpha_beta(product, free, alpha, beta, out_dtype, rng):
