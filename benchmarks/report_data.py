@@ -63,6 +63,7 @@ TOKENS = [  # of case names, as words
     (r"gqa(\d+)x(\d+)", r"\1 query and \2 key/value heads"),
     (r"batch(\d+)", r"batch \1"),
     (r"cols(\d+)", r"\1 columns"),
+    (r"rows(\d+)", r"\1 rows of a"),
     (r"t(\d+)", r"\1 threads"),
     (r"n(\d+)", r"size \1"),
     (r"graph(\d+)", r"CUDA graph of \1 calls"),
