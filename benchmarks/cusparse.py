@@ -52,6 +52,7 @@ class _Product:
     def __init__(self, a: BSRMatrix, b: torch.Tensor) -> None:
         self._dtype = _DTYPES[b.dtype]
         self._a, self._b = c_void_p(), b
+        self._by_rows = b.is_contiguous()
         self._rows = a.shape[0]
         self._describe(a)
         self._b_descriptor = self._dense(b)
@@ -66,14 +67,13 @@ class _Product:
 
     def _empty(self) -> torch.Tensor:
         cols = self._b.shape[1]
-        by_rows = self._b.is_contiguous()
-        return self._b.new_empty(self._rows, cols) if by_rows else self._b.new_empty(cols, self._rows).T
+        return self._b.new_empty(self._rows, cols) if self._by_rows else self._b.new_empty(cols, self._rows).T
 
     def _dense(self, array: torch.Tensor) -> c_void_p:
         descriptor = c_void_p()
         rows, cols = (c_int64(side) for side in array.shape)
-        order, axis = (_ROW_ORDER, 0) if self._b.is_contiguous() else (_COLUMN_ORDER, 1)
-        leading = c_int64(max(array.stride(axis), array.shape[1 - axis]))
+        order, axis = (_ROW_ORDER, 0) if self._by_rows else (_COLUMN_ORDER, 1)
+        leading = c_int64(array.stride(axis))
         pointer = c_void_p(array.data_ptr())
         _call("cusparseCreateDnMat", byref(descriptor), rows, cols, leading, pointer, self._dtype, order)
         return descriptor

@@ -14,13 +14,12 @@ from sparsek import BSRMatrix
 class _Product(Package):
     products = ("dsd",)
     transposed = (None,)
-    layers = True  # x @ weight.T
 
     def declines(self, case: Case) -> str | None:
         if case.op != "bsr_gemm" or case.device != self.device:
             return "another operation" if case.op != "bsr_gemm" else "another device"
-        if case.layer and self.layers:
-            return None
+        if case.layer:
+            return None  # all take it
         if case.product not in self.products:
             return f"no {case.product} product"
         return None if case.transposed in self.transposed else f"no transposed {case.transposed}"
