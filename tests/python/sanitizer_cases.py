@@ -17,7 +17,8 @@ from sparsek import BlockMask, BSRMatrix, attention, bsr_gemm
 
 MASKS = ("dense", "causal", "window", "lists of 128", "lists of 64", "partial")
 LARGE = ("more tiles than CTAs", "more lists than CTAs")
-DECODING = ("one query", "one query with a list", "packed heads")
+PACKED = ("packed heads", "packed heads with a list")
+DECODING = ("one query", "one query with a list", *PACKED)
 
 
 def half(rng: np.random.Generator, *shape: int) -> torch.Tensor:
@@ -37,18 +38,18 @@ def attention_case(rng: np.random.Generator, backend: str, head_dim: int, kind: 
     if kind in LARGE:
         q_len, kv_len, heads, kv_heads = (2048, 2048, 10, 10)
     elif kind in DECODING:
-        q_len, kv_len, heads, kv_heads = (5 if kind == "packed heads" else 1, 3333, 8, 2)
+        q_len, kv_len, heads, kv_heads = (5 if kind in PACKED else 1, 3333, 8, 2)
     q = half(rng, 1, q_len, heads, head_dim)
     k, v = (half(rng, 1, kv_len, kv_heads, head_dim) for _ in range(2))
     query, key = torch.arange(q_len)[:, None] + kv_len - q_len, torch.arange(kv_len)[None]
     allowed, options = torch.ones(q_len, kv_len, dtype=torch.bool), {}
-    if kind in ("causal", LARGE[0], DECODING[0], "packed heads"):
+    if kind in ("causal", LARGE[0], DECODING[0], *PACKED):
         options["causal"] = True
         allowed &= key <= query
-    elif kind == "window":
+    if kind == "window":
         options["window"] = (40, 10)
         allowed &= (key >= query - 40) & (key <= query + 10)
-    elif kind != "dense":
+    if "list" in kind or kind == "partial":
         block, kv_block = 64 if kind == "lists of 64" else 128, 32
         if kind == "partial":
             listed = torch.from_numpy(rng.random((q_len, kv_len)) < 0.5)

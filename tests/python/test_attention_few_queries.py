@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import reference
 import torch
@@ -78,6 +80,74 @@ def test_packed_heads(q_len, heads, band, dtype, rng):
         layout="bhsd" if rng.random() < 0.5 else "bshd",
     )
     run_case(case, "sm90", dtype, rng)
+
+
+LISTS_OF_KV_HEADS = {
+    "one for all heads": random_blocks(128, 64, 0.5, heads=1),
+    "each kv head its own": lambda case, rng: random_blocks(64, 64, 0.5, heads=case.kv_heads, batches=2)(case, rng),
+    "partial": lambda case, rng: random_blocks(64, 32, 0.5, heads=case.kv_heads, partial=True)(case, rng),
+    "blocks of 16": random_blocks(64, 16, 0.4, heads=1, partial=True),
+    "padded": lambda case, rng: padded_lists(192, 128, 30)(replace(case, heads=case.kv_heads), rng),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("band", ["all", "causal", "window"])
+@pytest.mark.parametrize("heads", [(8, 4), (28, 4), (40, 1)], ids=lambda heads: f"{heads[0]}of{heads[1]}")
+@pytest.mark.parametrize("lists", LISTS_OF_KV_HEADS)
+@pytest.mark.parametrize("q_len", [1, 2, 4, 7, 32])
+def test_packed_heads_with_lists(q_len, lists, heads, band, dtype, rng):
+    """Query heads that share a list in one tile, with several queries or a window."""
+    head_dim, value_dim = ((64, 64), (96, 96), (128, 128), (192, 128), (104, 48), (256, 256))[rng.integers(6)]
+    case = Case(
+        "packed heads with lists",
+        q_len,
+        int(rng.integers(4000, 6000)),
+        batch=2,
+        heads=heads[0],
+        kv_heads=heads[1],
+        head_dim=head_dim,
+        value_dim=value_dim,
+        causal=band == "causal",
+        window=(int(rng.integers(0, 2000)), None if q_len == 7 else 40) if band == "window" else None,
+        mask=LISTS_OF_KV_HEADS[lists],
+        layout="bhsd" if rng.random() < 0.5 else "bshd",
+    )
+    run_case(case, "sm90", dtype, rng)
+
+
+def test_packed_heads_with_lists_in_a_graph(rng):
+    """Counts and indices that change in place, lists that become empty, garbage among them."""
+    q, out = normal(rng, 2, 3, 12, 128), torch.empty(2, 3, 12, 128, device="cuda", dtype=torch.float16)
+    k, v = (normal(rng, 2, 7000, 4, 128) for _ in range(2))
+    indices = torch.zeros(2, 4, 1, 110, dtype=torch.int32, device="cuda")
+    counts = torch.full((2, 4, 1), 100, dtype=torch.int32, device="cuda")
+    mask = BlockMask.from_indices(indices, counts, q_len=3, kv_len=7000, q_block=64, kv_block=64, check=False)
+    attention(q, k, v, mask=mask, causal=True, out=out, backend="sm90")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        attention(q, k, v, mask=mask, causal=True, out=out, backend="sm90")
+    causal = reference.allowed_pairs(3, 7000, causal=True, device="cuda")
+    for _ in range(3):
+        allowed = torch.zeros(2, 12, 3, 7000, dtype=torch.bool, device="cuda")
+        for batch in range(2):
+            for head in range(4):
+                count = int(rng.integers(0, 111)) if head else 0
+                blocks = torch.from_numpy(rng.permutation(110)[:count].astype("int32")).cuda()
+                keys = (blocks[:, None] * 64 + torch.arange(64, device="cuda")).flatten()
+                allowed[batch, 3 * head : 3 * head + 3, :, keys[keys < 7000]] = True
+                garbage = torch.tensor([-1, -(2**31), 110, 2**31 - 1], dtype=torch.int32, device="cuda")
+                indices[batch, head, 0] = garbage.repeat(28)[:110]
+                indices[batch, head, 0, :count] = blocks
+                counts[batch, head, 0] = min(count + 7, 110) if head else 0
+        q.normal_()
+        out.fill_(float("nan"))
+        graph.replay()
+        check(q, k, v, allowed & causal, out)
+        first = out.clone()
+        for _ in range(20):
+            graph.replay()
+            assert torch.equal(out, first)
 
 
 def test_packed_heads_of_many_sequences(rng):

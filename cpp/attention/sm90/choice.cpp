@@ -41,6 +41,9 @@ constexpr Kernel kKernels[] = {
     row<NarrowLists64>(),
     row<NarrowLists128>(),
     row<NarrowLists256>(),
+    row<PackedLists64>(),
+    row<PackedLists128>(),
+    row<PackedLists256>(),
     row<Split64>(),
     row<Split128>(),
     row<Split256>(),
@@ -57,7 +60,7 @@ bool is_wide_enough(const Kernel& kernel, const Problem& p) {
 bool takes(const Kernel& kernel, const Problem& p) {
   if (!is_wide_enough(kernel, p)) return false;
   if (kernel.lists != p.has_mask || kernel.splits != (p.packed_heads > 1)) return false;
-  return !p.has_mask || p.q_block % kernel.tile_q == 0;
+  return !p.has_mask || p.packed_heads > 1 || p.q_block % kernel.tile_q == 0;
 }
 
 std::int64_t tiles_of(const Kernel& kernel, const Problem& p) {
@@ -70,10 +73,10 @@ std::int64_t slots_of(const Kernel& kernel, const Problem& p) {
   return std::int64_t{std::max(1, p.device.num_sms)} * kernel.ctas_per_sm * kernel.teams;
 }
 
-/// The kernel for parts of the keys.
+/// The kernel for parts of the keys and packed heads.
 const Kernel& kernel_of_parts(const Problem& p) {
   return *std::find_if(std::begin(kKernels), std::end(kKernels), [&](const Kernel& kernel) {
-    return kernel.splits && is_wide_enough(kernel, p);
+    return kernel.splits && kernel.lists == p.has_mask && is_wide_enough(kernel, p);
   });
 }
 
@@ -161,10 +164,12 @@ constexpr std::int64_t kMostPackedQueries = 32;  // more leave less than half of
 }  // namespace
 
 const Problem& pack_heads(const Problem& p, std::optional<Problem>* memory) {
-  if (p.q_len == 1 || p.q_len > kMostPackedQueries || p.num_q_heads == p.num_kv_heads ||
-      p.has_mask || p.wants_weights || p.kv_len < kLeastKeysOfPackedHeads) {
+  const std::int64_t keys = p.has_mask ? std::min(p.kv_len, p.listed_keys) : p.kv_len;
+  if (p.q_len > kMostPackedQueries || p.num_q_heads == p.num_kv_heads || p.wants_weights ||
+      keys < kLeastKeysOfPackedHeads || (p.has_mask && !p.lists_of_kv_heads)) {
     return p;
   }
+  static_assert(kMostPackedQueries <= 64);  // the least q_block: one list serves all of them
   const Kernel& kernel = kernel_of_parts(p);
   Problem& packed = memory->emplace(p);
   packed.packed_heads = p.num_q_heads / p.num_kv_heads;

@@ -18,7 +18,7 @@ struct Kernel {
   int ctas_per_sm;
   int teams;  // q tiles that a CTA works at
   bool lists;
-  bool splits;  // takes a part of a tile's keys; with lists all do
+  bool splits;  // takes packed heads, and a part of a tile's keys, which with lists all do
   int box_columns_k;
   int box_columns_v;
   // Time of a tile's query against the first kernel of its head_dim, measured.

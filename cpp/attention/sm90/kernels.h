@@ -41,6 +41,11 @@ using NarrowLists64 = Config<64, 64, 64, 128, 2, true, 1, false, 3>;
 using NarrowLists128 = Config<128, 128, 64, 64, 2, true, 1, true, 3, 1>;
 using NarrowLists256 = Config<256, 256, 64, 64, 2, true>;
 
+// For the heads of few queries that share a list.
+using PackedLists64 = Config<64, 64, 128, 128, 3, true, 1, true, 1, 3, true>;
+using PackedLists128 = Config<128, 128, 128, 128, 3, true, 1, true, 1, 3, true>;
+using PackedLists256 = Config<256, 256, 64, 64, 2, true, 1, true, 1, 2, true>;
+
 /// Enqueues the attention kernel of a configuration.
 template <class C>
 void launch(DType dtype, const Params& params, int num_ctas, cudaStream_t stream);

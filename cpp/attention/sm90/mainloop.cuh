@@ -253,10 +253,14 @@ class Consumer {
         const Granule granule = read(note.granules[g]);
         CUTE_UNROLL
         for (int r = 0; r < 2; ++r) {
-          const KeyRange seen = visible_to(work, r);
-          const std::uint32_t bits = visible_bits(granule, row() + 8 * r) >> pair;
+          const int query = query_of_row(work, r);
+          const KeyRange seen = visible_keys(params_.band, query, query + 1);
+          const std::uint32_t bits =
+              visible_bits(granule, C::kSplits ? query : row() + 8 * r) >> pair;
           erase<kGranule>(tSrS, 8 * g + 2 * r, seen.begin - granule.key - pair,
                           seen.end - granule.key - pair, bits);
+          // Nor would both rows' queries, where these are computed.
+          if constexpr (C::kSplits) asm volatile("" ::: "memory");
         }
         asm volatile("" ::: "memory");  // all notes in registers at once would not fit
       }
@@ -264,16 +268,16 @@ class Consumer {
       const int key = key_of(note.granules[0]) + pair;
       CUTE_UNROLL
       for (int r = 0; r < 2; ++r) {
-        const KeyRange seen = visible_to(work, r);
+        const int query = query_of_row(work, r);
+        const KeyRange seen = visible_keys(params_.band, query, query + 1);
         erase<C::kTileKv>(tSrS, 2 * r, seen.begin - key, seen.end - key);
       }
     }
   }
 
-  /// The keys that row r of a thread's two may see under causal and window.
-  __device__ __forceinline__ KeyRange visible_to(const Work& work, int r) const {
-    const int query = query_of<C>(params_, work.q_begin + row() + 8 * r);
-    return visible_keys(params_.band, query, query + 1);
+  /// Of a thread's two rows.
+  __device__ __forceinline__ int query_of_row(const Work& work, int r) const {
+    return query_of<C>(params_, work.q_begin + row() + 8 * r);
   }
 
   /// Of a thread's share of a row of kColumns scores, from element `first` on, keeps the columns

@@ -45,7 +45,7 @@ class Producer {
     __syncwarp();  // the tile before has read its own
     const BlockMaskView& mask = params_.mask;
     const std::int32_t q_block_idx =
-        next_.q_tile * C::kTileQ / static_cast<std::int32_t>(mask.q_block);
+        C::kSplits ? 0 : next_.q_tile * C::kTileQ / static_cast<std::int32_t>(mask.q_block);
     const ListRange range =
         part_of(list_range(mask, list_number(mask, batch_of(next_), next_.head,
                                              params_.schedule.num_heads, q_block_idx)),
@@ -74,8 +74,9 @@ class Producer {
     if constexpr (!C::kLists) group_end_ = end_of_group(q_begin);
     if constexpr (C::kLists) {
       ListStream stream(params_, storage_.queue, storage_.next_list, visible, piece_);
-      load(scheduler, tile, q_begin % static_cast<std::int32_t>(params_.mask.q_block), shared,
-           stream);
+      const std::int32_t bitmap_row =
+          C::kSplits ? 0 : q_begin % static_cast<std::int32_t>(params_.mask.q_block);
+      load(scheduler, tile, bitmap_row, shared, stream);
     } else {
       RangeStream stream(range_of(visible, tile), C::kTileKv);
       load(scheduler, tile, 0, shared, stream);

@@ -15,7 +15,9 @@ namespace sparsek::attn::sm90 {
 struct alignas(16) Granule {
   std::int32_t key;    // the first, or kAbsent
   std::int32_t shift;  // of its bits in their word
-  std::int64_t word;   // of the q tile's first row in BlockMaskView::bitmaps; -1: full
+  // In BlockMaskView::bitmaps, of the q tile's first row, or of query 0 where heads are packed; -1:
+  // full.
+  std::int64_t word;
 };
 
 /// What the producer tells the consumers about one tile of keys.

@@ -205,6 +205,20 @@ void test_packed_heads() {
   CHECK(is_left(p));
   p.kv_len = 4096;
   p.has_mask = true;
+  p.q_block = p.kv_block = 64;
+  p.listed_keys = 2048;
+  CHECK(is_left(p));
+  p.lists_of_kv_heads = true;
+  for (const bool partial : {false, true}) {
+    p.partial_blocks = partial;
+    CHECK(!is_left(p));
+    CHECK_EQ(memory->q_len, 28, partial);
+    check_choice(*memory, 128, 128, 128, 128);
+    CHECK(sm90::choose(*memory).kernel->lists, partial);
+    CHECK(sm90::choose(*memory).kernel->splits, partial);
+    CHECK(sm90::choose(*memory).keys_read_once, partial);
+  }
+  p.listed_keys = 1023;
   CHECK(is_left(p));
   p.has_mask = false;
   p.num_kv_heads = 56;
