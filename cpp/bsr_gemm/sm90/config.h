@@ -29,6 +29,11 @@ constexpr int kSampledCols = 256;  // of a tile of a sampled product
 /// columns of the dense one.
 enum class Major : std::uint8_t { k, free };
 
+/// Whether the last tiles of a sparse operand and a dense one copy only the columns that there are
+/// (Params::last_col). With blocks of 16 and contiguous columns it costs all tiles more than it
+/// saves these.
+constexpr bool has_short_tiles(int inner, Major dense) { return inner > 16 || dense == Major::k; }
+
 /// What a kernel multiplies.
 ///   one_sparse   a sparse operand and a dense one
 ///   long_rows    the same, where CTAs may share the tiles of a long row

@@ -46,7 +46,7 @@ void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, Pa
   params->dense_in_chunks = dense_in_chunks(s, key);
   params->dense_map = dense_map(s, dense, key, key.tile_cols);
   const std::int64_t last = s.cols % key.tile_cols;
-  if (last == 0) return;
+  if (last == 0 || !has_short_tiles(key.inner, key.dense)) return;
   params->last_col = static_cast<std::int32_t>(s.cols - last);
   params->last_cols =
       static_cast<std::int32_t>(key.dense == Major::k ? last : ceil_div(last, 64) * 64);

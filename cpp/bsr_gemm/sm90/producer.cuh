@@ -60,9 +60,7 @@ class Producer {
   static constexpr auto kDenseHint =
       static_cast<std::uint64_t>(C::kParts ? Hint::EVICT_LAST : Hint::EVICT_NORMAL);
   static constexpr int kWarps = 4;
-  // With blocks of 16 and contiguous columns it costs all tiles more than it saves the last ones;
-  // for long rows it was not measured.
-  static constexpr bool kShortTiles = !C::kLongRows && (C::kInner > 16 || C::kDense == Major::k);
+  static constexpr bool kShortTiles = has_short_tiles(C::kInner, C::kDense);
   static constexpr int kLog2Inner = C::kInner == 16 ? 4 : C::kInner == 32 ? 5 : 6;
   static constexpr int kLog2TileK = 6;
   static constexpr int kLog2GroupRows = 6;
