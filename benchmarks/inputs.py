@@ -14,7 +14,7 @@ ROTATED_BYTES = 200 << 20  # of all sets: four times the L2 of an H200
 
 class AttentionInputs(NamedTuple):
     sets: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]  # q (B, Sq, Hq, D), k and v (B, Sk, Hkv, D)
-    indices: torch.Tensor | None  # of a top-k mask: int32 (1, Hq, q blocks, blocks)
+    indices: torch.Tensor | None  # of a top-k mask: int32 (1, Hq, q blocks, blocks), Hkv lists if the case says so
     mask: BlockMask | None  # on the inputs' device
 
 
@@ -55,10 +55,10 @@ def make_mask(case: AttentionCase, indices: torch.Tensor | None, queries: int) -
 
 
 def random_blocks(case: AttentionCase, generator: torch.Generator) -> torch.Tensor:
-    """int32 (1, Hq, q blocks, blocks): different kv blocks, in ascending order."""
+    """int32 (1, Hq or Hkv, q blocks, blocks): different kv blocks, in ascending order."""
     num_q_blocks, num_kv_blocks = -(-case.queries // case.q_block), -(-case.length // case.kv_block)
     heads = []
-    for _ in range(case.heads):
+    for _ in range(case.num_kv_heads if case.kv_lists else case.heads):
         order = torch.rand(num_q_blocks, num_kv_blocks, generator=generator, device=case.device)
         heads.append(order.topk(case.blocks).indices.sort().values.int())
     return torch.stack(heads)[None]

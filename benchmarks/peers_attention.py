@@ -92,7 +92,7 @@ class Flex(_Attention):
 
         block = 128
         if case.blocks:
-            full, sides = inputs.indices, (case.q_block, case.kv_block)
+            full, sides = _for_each_head(case, inputs.indices), (case.q_block, case.kv_block)
             counts = torch.full(full.shape[:3], case.blocks, dtype=torch.int32, device=full.device)
             num_kv_blocks = -(-case.length // case.kv_block)
             padded = F.pad(full, (0, num_kv_blocks - case.blocks))
@@ -190,8 +190,9 @@ class FlashAttention4(_Attention):
             return lambda i: _first(interface.flash_attn_func(*inputs.sets[i], causal=case.causal, window_size=window))
         from flash_attn.cute.block_sparsity import BlockSparseTensorsTorch
 
-        counts = torch.full(inputs.indices.shape[:3], case.blocks, dtype=torch.int32, device=inputs.indices.device)
-        indices = F.pad(inputs.indices, (0, case.length // case.kv_block - case.blocks))
+        indices = _for_each_head(case, inputs.indices)
+        counts = torch.full(indices.shape[:3], case.blocks, dtype=torch.int32, device=indices.device)
+        indices = F.pad(indices, (0, case.length // case.kv_block - case.blocks))
         lists = BlockSparseTensorsTorch(
             mask_block_cnt=torch.zeros_like(counts),
             mask_block_idx=torch.zeros_like(indices),
@@ -249,7 +250,13 @@ class CudnnBlockSparse(_Attention):
         function = importlib.import_module(self.module).block_sparse_attention_forward
         sets = [tuple(x.transpose(1, 2).bfloat16().contiguous() for x in arrays) for arrays in inputs.sets]
         options = {"block_sparse_num": case.blocks, "sparse_block_size": case.q_block, "layout": "bhsd"}
-        return lambda i: function(*sets[i], inputs.indices, **options)["o_tensor"].transpose(1, 2)
+        indices = _for_each_head(case, inputs.indices)
+        return lambda i: function(*sets[i], indices, **options)["o_tensor"].transpose(1, 2)
+
+
+def _for_each_head(case: Case, indices: torch.Tensor) -> torch.Tensor:
+    """Lists of query heads, where a case has them for kv heads."""
+    return indices.repeat_interleave(case.heads // indices.shape[1], 1) if case.kv_lists else indices
 
 
 def _first(out):

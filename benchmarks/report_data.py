@@ -70,12 +70,14 @@ TOKENS = [  # of case names, as words
     (r"density([\d.]+)", r"density \1"),
     (r"full", "no mask"),
     (r"transposed_(\w)", r"\1 stored as its transpose"),
+    (r"kv_lists", "a list for each key/value head"),
+    (r"q(\d+)", r"\1 queries"),
 ]
 DASH = "\N{EN DASH}"
 # Parameters that must agree before two times can be compared.
 SHAPE = (
     *("dtype", "batch", "heads", "kv_heads", "head_dim", "length", "q_len", "causal", "window", "documents"),
-    *("q_block", "kv_block", "blocks", "block", "density", "size", "cols", "transposed", "threads"),
+    *("q_block", "kv_block", "blocks", "kv_lists", "block", "density", "size", "cols", "transposed", "threads"),
 )
 
 ROOFLINE = """

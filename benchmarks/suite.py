@@ -40,6 +40,7 @@ class AttentionCase:
     q_block: int | None = None  # of a top-k mask, with kv_block and blocks
     kv_block: int | None = None
     blocks: int | None = None  # random kv blocks for each head and q block
+    kv_lists: bool = False  # the query heads of a kv head share a list
     documents: int | None = None  # packed one after the other, of unequal lengths
     calls_in_graph: int = 0  # timed as replays of a CUDA graph of so many calls; 0: eager
     dtype: str = "float16"
@@ -86,7 +87,7 @@ class AttentionCase:
         """q, k, v and out, each moved once; of k and v what block lists name, if that is less, as if none overlap."""
         keys = self.length
         if self.blocks:
-            lists = self.heads // self.num_kv_heads * -(-self.queries // self.q_block)
+            lists = (1 if self.kv_lists else self.heads // self.num_kv_heads) * -(-self.queries // self.q_block)
             keys = min(keys, lists * self.blocks * self.kv_block)
         rows = 2 * self.queries * self.heads + 2 * keys * self.num_kv_heads
         return self.batch * rows * self.head_dim * (4 if self.dtype == "float32" else 2)
@@ -94,7 +95,7 @@ class AttentionCase:
     @property
     def params(self) -> dict:
         fields = asdict(self) | {"q_len": self.queries, "kv_heads": self.num_kv_heads}
-        dropped = ("name", "group", "op")
+        dropped = ("name", "group", "op") + (() if self.kv_lists else ("kv_lists",))
         return {key: value for key, value in fields.items() if key not in dropped and value is not None}
 
     def _dense_flops(self) -> float:
@@ -239,6 +240,10 @@ def _sparse() -> list[Case]:
     cases.append(_topk(128, 32768, 128, 128, 32, gqa=True))
     decoding = {"heads": 32, "kv_heads": 8, "head_dim": 128, "q_len": 1, "q_block": 64, "kv_block": 64, "blocks": 64}
     cases.append(AttentionCase("attn/decode/d128/s131072/b64/k64/gqa32x8", "attention", 131072, **decoding))
+    for q_len, suffix in ((1, ""), (4, "/q4")):
+        shared = decoding | {"q_len": q_len, "blocks": 512, "kv_lists": True}
+        name = f"attn/decode/d128/s131072/b64/k512/gqa32x8/kv_lists{suffix}"
+        cases.append(AttentionCase(name, "attention", 131072, **shared))
     cases.append(_topk(128, 524288, 128, 128, 32))
     for head_dim, length in ((64, 16384), (64, 131072), (128, 16384), (128, 131072), (128, 524288)):
         group = "long" if length > 32768 else "attention"

@@ -103,7 +103,7 @@ def test_more_rows_than_are_grouped_at_once(product, block, options, rng):
 @pytest.mark.parametrize("block", [16, 32, 64, 128])
 @pytest.mark.parametrize("product", ONE_SPARSE)
 def test_long_rows(product, block, free, options, rng):
-    """A tile of the longest rows is more than a CTA's share of all: several CTAs add it up. The last tiles are short."""
+    """A tile of the longest rows is more than a CTA's share of all: several CTAs add it up. Last tiles are short."""
     blocks = 5120 // block
     density = rng.choice([0, 0.01, 0.05], blocks)
     density[[blocks // 7, blocks - 1]] = 1
