@@ -169,7 +169,9 @@ const Problem& pack_heads(const Problem& p, std::optional<Problem>* memory) {
       keys < kLeastKeysOfPackedHeads || (p.has_mask && !p.lists_of_kv_heads)) {
     return p;
   }
-  static_assert(kMostPackedQueries <= 64);  // the least q_block: one list serves all of them
+  // The least q_block is 64: one list serves all of them, and a bitmap has a row for whatever query
+  // the rows of a tile beyond the last one come to.
+  static_assert(2 * kMostPackedQueries <= 64);
   const Kernel& kernel = kernel_of_parts(p);
   Problem& packed = memory->emplace(p);
   packed.packed_heads = p.num_q_heads / p.num_kv_heads;
