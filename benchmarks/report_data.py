@@ -49,7 +49,7 @@ IMPLS = {
     "fa3": "FlashAttention, the version for Hopper",
     "fa4": "FlashAttention, the version in CuTe DSL",
     "flashinfer": "FlashInfer's block-sparse attention",
-    "bsa": "cuDNN Frontend's block-sparse attention",
+    "bsa": "cuDNN Frontend's block-sparse attention, which takes bfloat16 alone",
     "cublas": "NVIDIA cuBLAS: the dense product of the same matrices, zeros included",
     "cusparse/bsr": "NVIDIA cuSPARSE, BSR format",
     "cusparse/bell": "NVIDIA cuSPARSE, Blocked-ELL format",
