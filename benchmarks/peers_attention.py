@@ -92,13 +92,9 @@ class Flex(_Attention):
 
         block = 128
         if case.blocks:
-            full, sides = _for_each_head(case, inputs.indices), (case.q_block, case.kv_block)
-            counts = torch.full(full.shape[:3], case.blocks, dtype=torch.int32, device=full.device)
-            num_kv_blocks = -(-case.length // case.kv_block)
-            padded = F.pad(full, (0, num_kv_blocks - case.blocks))
-            none = torch.zeros_like(counts)
-            lists = (none, torch.zeros_like(padded), counts, padded)
-            rule = None
+            counts, indices = _padded_lists(case, inputs)
+            sides, rule = (case.q_block, case.kv_block), None
+            lists = (torch.zeros_like(counts), torch.zeros_like(indices), counts, indices)
         else:
             sides = (block, block)
             lists, rule = _rule_lists(case, block)
@@ -190,9 +186,7 @@ class FlashAttention4(_Attention):
             return lambda i: _first(interface.flash_attn_func(*inputs.sets[i], causal=case.causal, window_size=window))
         from flash_attn.cute.block_sparsity import BlockSparseTensorsTorch
 
-        indices = _for_each_head(case, inputs.indices)
-        counts = torch.full(indices.shape[:3], case.blocks, dtype=torch.int32, device=indices.device)
-        indices = F.pad(indices, (0, case.length // case.kv_block - case.blocks))
+        counts, indices = _padded_lists(case, inputs)
         lists = BlockSparseTensorsTorch(
             mask_block_cnt=torch.zeros_like(counts),
             mask_block_idx=torch.zeros_like(indices),
@@ -256,7 +250,14 @@ class CudnnBlockSparse(_Attention):
 
 def _for_each_head(case: Case, indices: torch.Tensor) -> torch.Tensor:
     """Lists of query heads, where a case has them for kv heads."""
-    return indices.repeat_interleave(case.heads // indices.shape[1], 1) if case.kv_lists else indices
+    return indices.repeat_interleave(case.heads // indices.shape[1], 1)
+
+
+def _padded_lists(case: Case, inputs) -> tuple[torch.Tensor, torch.Tensor]:
+    """Counts (1, Hq, nq) and indices (1, Hq, nq, nk) of a top-k mask."""
+    indices = _for_each_head(case, inputs.indices)
+    counts = torch.full(indices.shape[:3], case.blocks, dtype=torch.int32, device=indices.device)
+    return counts, F.pad(indices, (0, case.length // case.kv_block - case.blocks))
 
 
 def _first(out):

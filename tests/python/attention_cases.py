@@ -35,13 +35,17 @@ class Case:
         return self.value_dim or self.head_dim
 
 
+def num_lists(case: Case, heads: int | str | None) -> int:
+    """Of a batch: those of all query heads (None), of all kv heads ("kv"), or so many."""
+    return {None: case.heads, "kv": case.kv_heads}.get(heads, heads)
+
+
 def random_blocks(q_block, kv_block, density, *, batches=1, heads=None, partial=False):
-    """A mask of random blocks; with `partial`, half of the blocks have random bits."""
+    """A mask of random blocks; with `partial`, half of the blocks have random bits. `heads` as in num_lists."""
 
     def make(case: Case, rng: np.random.Generator) -> BlockMask:
         nq, nk = -(-case.q_len // q_block), -(-case.kv_len // kv_block)
-        num_heads = case.heads if heads is None else heads
-        blocks = rng.random((batches, num_heads, nq, nk)) < density
+        blocks = rng.random((batches, num_lists(case, heads), nq, nk)) < density
         dense = blocks.repeat(q_block, axis=2).repeat(kv_block, axis=3)[:, :, : case.q_len, : case.kv_len]
         if partial:
             noisy = (rng.random(blocks.shape) < 0.5).repeat(q_block, axis=2).repeat(kv_block, axis=3)
@@ -51,15 +55,15 @@ def random_blocks(q_block, kv_block, density, *, batches=1, heads=None, partial=
     return make
 
 
-def padded_lists(q_block, kv_block, max_count):
-    """Padded lists of random length, the entries in random order, some lists empty."""
+def padded_lists(q_block, kv_block, max_count, *, heads=None):
+    """Padded lists of random length, the entries in random order, some lists empty. `heads` as in num_lists."""
 
     def make(case: Case, rng: np.random.Generator) -> BlockMask:
         nq, nk = -(-case.q_len // q_block), -(-case.kv_len // kv_block)
-        indices = rng.random((case.batch, case.heads, nq, nk)).argsort(axis=-1)[..., :max_count].astype(np.int32)
+        indices = rng.random((case.batch, num_lists(case, heads), nq, nk)).argsort(axis=-1)[..., :max_count]
         counts = rng.integers(0, indices.shape[-1] + 1, indices.shape[:3], dtype=np.int32)
         return BlockMask.from_indices(
-            indices, counts, q_len=case.q_len, kv_len=case.kv_len, q_block=q_block, kv_block=kv_block
+            indices.astype(np.int32), counts, q_len=case.q_len, kv_len=case.kv_len, q_block=q_block, kv_block=kv_block
         )
 
     return make

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import numpy as np
 import pytest
 import reference
 import torch
@@ -16,24 +15,51 @@ from sparsek import BlockMask, attention
 pytestmark = pytest.mark.gpu
 
 
+HEAD_DIMS = ((64, 64), (96, 96), (128, 128), (192, 128), (256, 256))
+
+
+def few_queries(q_len, kv_len, heads, head_dims, band, rng, *, widest, right=40, **options) -> Case:
+    """`heads` and `head_dims` are those of q and of k, of k and of v; `widest`: the most keys before a window's own."""
+    return Case(
+        f"{q_len} queries",
+        q_len,
+        kv_len,
+        heads=heads[0],
+        kv_heads=heads[1],
+        head_dim=head_dims[0],
+        value_dim=head_dims[1],
+        causal=band == "causal",
+        window=(int(rng.integers(0, widest)), right) if band == "window" else None,
+        **options,
+    )
+
+
+def captured(call) -> torch.cuda.CUDAGraph:
+    call()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph
+
+
+def check_replays(graph, q, k, v, allowed, out):
+    """Right, and the same bits every time."""
+    out.fill_(float("nan"))
+    graph.replay()
+    check(q, k, v, allowed, out)
+    first = out.clone()
+    for _ in range(20):
+        graph.replay()
+        assert torch.equal(out, first)
+
+
 @on_each
 @pytest.mark.parametrize("band", ["all", "causal", "window"])
 @pytest.mark.parametrize("heads", [(8, 8), (8, 2), (40, 1)], ids=lambda heads: f"{heads[0]}of{heads[1]}")
 @pytest.mark.parametrize("head_dims", [(64, 64), (96, 96), (128, 128), (192, 128), (100, 44), (256, 256)], ids=str)
 def test_one_query(head_dims, heads, band, backend, rng):
     """Decoding: the query heads of a kv head in one tile, whose keys several CTAs share."""
-    case = Case(
-        "one query",
-        1,
-        int(rng.integers(5000, 6000)),
-        batch=2,
-        heads=heads[0],
-        kv_heads=heads[1],
-        head_dim=head_dims[0],
-        value_dim=head_dims[1],
-        causal=band == "causal",
-        window=(int(rng.integers(0, 4000)), 40) if band == "window" else None,
-    )
+    case = few_queries(1, int(rng.integers(5000, 6000)), heads, head_dims, band, rng, widest=4000)
     run_case(case, backend, torch.float16 if rng.random() < 0.5 else torch.bfloat16, rng)
 
 
@@ -65,29 +91,30 @@ def test_shared_keys(q_len, kv_len, band, dtype, rng):
 @pytest.mark.parametrize("q_len", [2, 4, 7, 16, 32])
 def test_packed_heads(q_len, heads, band, dtype, rng):
     """Several queries, as in speculative decoding: the query heads of a kv head in one tile."""
-    head_dim, value_dim = ((64, 64), (96, 96), (128, 128), (192, 128), (104, 48), (256, 256))[rng.integers(6)]
-    case = Case(
-        "packed heads",
+    run_case(packed_case(q_len, 1024, heads, band, rng, batch=int(rng.integers(1, 4))), "sm90", dtype, rng)
+
+
+def packed_case(q_len, least_keys, heads, band, rng, **options) -> Case:
+    return few_queries(
         q_len,
-        int(rng.integers(1024, 6000)),
-        batch=int(rng.integers(1, 4)),
-        heads=heads[0],
-        kv_heads=heads[1],
-        head_dim=head_dim,
-        value_dim=value_dim,
-        causal=band == "causal",
-        window=(int(rng.integers(0, 2000)), None if q_len == 7 else 40) if band == "window" else None,
+        int(rng.integers(least_keys, 6000)),
+        heads,
+        rng.choice([*HEAD_DIMS, (104, 48)]).tolist(),
+        band,
+        rng,
+        widest=2000,
+        right=None if q_len == 7 else 40,
         layout="bhsd" if rng.random() < 0.5 else "bshd",
+        **options,
     )
-    run_case(case, "sm90", dtype, rng)
 
 
 LISTS_OF_KV_HEADS = {
     "one for all heads": random_blocks(128, 64, 0.5, heads=1),
-    "each kv head its own": lambda case, rng: random_blocks(64, 64, 0.5, heads=case.kv_heads, batches=2)(case, rng),
-    "partial": lambda case, rng: random_blocks(64, 32, 0.5, heads=case.kv_heads, partial=True)(case, rng),
+    "each kv head its own": random_blocks(64, 64, 0.5, heads="kv", batches=2),
+    "partial": random_blocks(64, 32, 0.5, heads="kv", partial=True),
     "blocks of 16": random_blocks(64, 16, 0.4, heads=1, partial=True),
-    "padded": lambda case, rng: padded_lists(192, 128, 30)(replace(case, heads=case.kv_heads), rng),
+    "padded": padded_lists(192, 128, 30, heads="kv"),
 }
 
 
@@ -98,56 +125,7 @@ LISTS_OF_KV_HEADS = {
 @pytest.mark.parametrize("q_len", [1, 2, 4, 7, 32])
 def test_packed_heads_with_lists(q_len, lists, heads, band, dtype, rng):
     """Query heads that share a list in one tile, with several queries or a window."""
-    head_dim, value_dim = ((64, 64), (96, 96), (128, 128), (192, 128), (104, 48), (256, 256))[rng.integers(6)]
-    case = Case(
-        "packed heads with lists",
-        q_len,
-        int(rng.integers(4000, 6000)),
-        batch=2,
-        heads=heads[0],
-        kv_heads=heads[1],
-        head_dim=head_dim,
-        value_dim=value_dim,
-        causal=band == "causal",
-        window=(int(rng.integers(0, 2000)), None if q_len == 7 else 40) if band == "window" else None,
-        mask=LISTS_OF_KV_HEADS[lists],
-        layout="bhsd" if rng.random() < 0.5 else "bshd",
-    )
-    run_case(case, "sm90", dtype, rng)
-
-
-def test_packed_heads_with_lists_in_a_graph(rng):
-    """Counts and indices that change in place, lists that become empty, garbage among them."""
-    q, out = normal(rng, 2, 3, 12, 128), torch.empty(2, 3, 12, 128, device="cuda", dtype=torch.float16)
-    k, v = (normal(rng, 2, 7000, 4, 128) for _ in range(2))
-    indices = torch.zeros(2, 4, 1, 110, dtype=torch.int32, device="cuda")
-    counts = torch.full((2, 4, 1), 100, dtype=torch.int32, device="cuda")
-    mask = BlockMask.from_indices(indices, counts, q_len=3, kv_len=7000, q_block=64, kv_block=64, check=False)
-    attention(q, k, v, mask=mask, causal=True, out=out, backend="sm90")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        attention(q, k, v, mask=mask, causal=True, out=out, backend="sm90")
-    causal = reference.allowed_pairs(3, 7000, causal=True, device="cuda")
-    for _ in range(3):
-        allowed = torch.zeros(2, 12, 3, 7000, dtype=torch.bool, device="cuda")
-        for batch in range(2):
-            for head in range(4):
-                count = int(rng.integers(0, 111)) if head else 0
-                blocks = torch.from_numpy(rng.permutation(110)[:count].astype("int32")).cuda()
-                keys = (blocks[:, None] * 64 + torch.arange(64, device="cuda")).flatten()
-                allowed[batch, 3 * head : 3 * head + 3, :, keys[keys < 7000]] = True
-                garbage = torch.tensor([-1, -(2**31), 110, 2**31 - 1], dtype=torch.int32, device="cuda")
-                indices[batch, head, 0] = garbage.repeat(28)[:110]
-                indices[batch, head, 0, :count] = blocks
-                counts[batch, head, 0] = min(count + 7, 110) if head else 0
-        q.normal_()
-        out.fill_(float("nan"))
-        graph.replay()
-        check(q, k, v, allowed & causal, out)
-        first = out.clone()
-        for _ in range(20):
-            graph.replay()
-            assert torch.equal(out, first)
+    run_case(packed_case(q_len, 4000, heads, band, rng, mask=LISTS_OF_KV_HEADS[lists]), "sm90", dtype, rng)
 
 
 def test_packed_heads_of_many_sequences(rng):
@@ -177,26 +155,17 @@ def test_packed_heads_of_strided_arrays(rng):
 def test_shared_keys_in_a_graph(q_len, rng):
     q, out = normal(rng, 2, q_len, 16, 128), torch.empty(2, q_len, 16, 128, device="cuda", dtype=torch.float16)
     k, v = (normal(rng, 2, 7000, 4, 128) for _ in range(2))
-    attention(q, k, v, out=out, backend="sm90")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        attention(q, k, v, out=out, backend="sm90")
+    graph = captured(lambda: attention(q, k, v, out=out, backend="sm90"))
     for _ in range(3):
         for x in (q, k, v):
             x.normal_()
-        out.fill_(float("nan"))
-        graph.replay()
-        check(q, k, v, torch.ones(q_len, 7000, dtype=torch.bool, device="cuda"), out)
-        first = out.clone()
-        for _ in range(20):
-            graph.replay()
-            assert torch.equal(out, first)
+        check_replays(graph, q, k, v, torch.ones(q_len, 7000, dtype=torch.bool, device="cuda"), out)
 
 
 LISTS = {
     "each head its own": random_blocks(64, 64, 0.4),
     "one for all heads": random_blocks(128, 64, 0.3, heads=1, batches=2),
-    "each kv head its own": lambda case, rng: random_blocks(64, 64, 0.3, heads=case.kv_heads, batches=2)(case, rng),
+    "each kv head its own": random_blocks(64, 64, 0.3, heads="kv", batches=2),
     "one for all heads, partial": random_blocks(64, 32, 0.4, heads=1, partial=True),
     "partial": random_blocks(64, 16, 0.3, partial=True),
     "padded": padded_lists(128, 128, 30),
@@ -212,20 +181,8 @@ LISTS = {
 @pytest.mark.parametrize("lists", LISTS)
 def test_one_query_with_lists(lists, heads, band, backend, rng):
     """Decoding from some blocks: query heads that share a list in one tile, and CTAs that share its blocks."""
-    head_dim, value_dim = ((64, 64), (96, 96), (128, 128), (192, 128), (100, 44), (256, 256))[rng.integers(6)]
-    case = Case(
-        "one query with lists",
-        1,
-        int(rng.integers(5000, 6000)),
-        batch=2,
-        heads=heads[0],
-        kv_heads=heads[1],
-        head_dim=head_dim,
-        value_dim=value_dim,
-        causal=band == "causal",
-        window=(int(rng.integers(0, 4000)), 40) if band == "window" else None,
-        mask=LISTS[lists],
-    )
+    kv_len, head_dims = int(rng.integers(5000, 6000)), rng.choice([*HEAD_DIMS, (100, 44)]).tolist()
+    case = few_queries(1, kv_len, heads, head_dims, band, rng, widest=4000, mask=LISTS[lists])
     run_case(case, backend, torch.float16 if rng.random() < 0.5 else torch.bfloat16, rng)
 
 
@@ -250,37 +207,35 @@ def test_shared_lists(q_len, kv_len, lists, band, head_dim, rng):
     run_case(case, "sm90", torch.float16 if rng.random() < 0.5 else torch.bfloat16, rng)
 
 
-@pytest.mark.parametrize("heads", [1, 16], ids=["one list", "lists of heads"])
-def test_shared_lists_in_a_graph(heads, rng):
-    """Counts and indices that change in place; garbage among them is left out."""
-    q, out = normal(rng, 1, 1, 16, 128), torch.empty(1, 1, 16, 128, device="cuda", dtype=torch.float16)
-    k, v = (normal(rng, 1, 7000, 4, 128) for _ in range(2))
-    indices = torch.zeros(1, heads, 1, 110, dtype=torch.int32, device="cuda")
-    counts = torch.full((1, heads, 1), 100, dtype=torch.int32, device="cuda")
-    mask = BlockMask.from_indices(indices, counts, q_len=1, kv_len=7000, q_block=64, kv_block=64, check=False)
-    attention(q, k, v, mask=mask, out=out, backend="sm90")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        attention(q, k, v, mask=mask, out=out, backend="sm90")
-    for _ in range(3):
-        allowed = torch.zeros(1, 16, 1, 7000, dtype=torch.bool, device="cuda")
-        for head in range(heads):
+@pytest.mark.parametrize(
+    ("batch", "q_len", "heads", "lists"),
+    [(1, 1, 16, 1), (1, 1, 16, 16), (2, 3, 12, 4)],
+    ids=["one list", "lists of heads", "lists of packed heads"],
+)
+def test_lists_in_a_graph(batch, q_len, heads, lists, rng):
+    """Counts and indices that change in place, lists that become empty; garbage among them is left out."""
+    q = normal(rng, batch, q_len, heads, 128)
+    k, v = (normal(rng, batch, 7000, 4, 128) for _ in range(2))
+    out = torch.empty_like(q)
+    indices = torch.zeros(batch, lists, 1, 110, dtype=torch.int32, device="cuda")
+    counts = torch.full((batch, lists, 1), 100, dtype=torch.int32, device="cuda")
+    mask = BlockMask.from_indices(indices, counts, q_len=q_len, kv_len=7000, q_block=64, kv_block=64, check=False)
+    graph = captured(lambda: attention(q, k, v, mask=mask, causal=True, out=out, backend="sm90"))
+    causal = reference.allowed_pairs(q_len, 7000, causal=True, device="cuda")
+    for replay in range(3):
+        listed = torch.zeros(batch, lists, 1, 7000, dtype=torch.bool, device="cuda")
+        for at in np.ndindex(batch, lists):
             count = int(rng.integers(0, 111))
             blocks = torch.from_numpy(rng.permutation(110)[:count].astype("int32")).cuda()
+            garbage = torch.from_numpy(rng.choice([-1, -(2**31), 110, 2**31 - 1], 110).astype("int32")).cuda()
+            indices[at][0] = torch.cat([blocks, garbage])[:110]
+            empty = lists > 1 and at[1] == replay
+            counts[at][0] = 0 if empty else min(110, count + 5)
             keys = (blocks[:, None] * 64 + torch.arange(64, device="cuda")).flatten()
-            allowed[:, head if heads > 1 else slice(None), :, keys[keys < 7000]] = True
-            garbage = torch.from_numpy(rng.choice([-1, 110, 2**31 - 1], 110).astype("int32")).cuda()
-            counts[0, head, 0] = min(110, count + 5)
-            indices[0, head, 0] = torch.cat([blocks, garbage])[:110]
+            listed[at][0, keys[keys < 7000]] = not empty
         for x in (q, k, v):
             x.normal_()
-        out.fill_(float("nan"))
-        graph.replay()
-        check(q, k, v, allowed, out)
-        first = out.clone()
-        for _ in range(20):
-            graph.replay()
-            assert torch.equal(out, first)
+        check_replays(graph, q, k, v, listed.repeat_interleave(heads // lists, 1) & causal, out)
 
 
 def test_parts_of_odd_rows(rng):

@@ -124,7 +124,7 @@ def test_names_are_stable_and_unique():
 @pytest.mark.parametrize("case", [case for case in ATTENTION if case.blocks], ids=lambda case: case.name)
 def test_no_case_asks_for_more_blocks_than_there_are(case):
     assert case.length % case.kv_block == 0
-    assert case.queries % case.q_block == 0 or case.queries < case.q_block
+    assert case.queries % case.q_block == 0 or case.queries in (1, 4)
     assert case.blocks <= case.length // case.kv_block
 
 
