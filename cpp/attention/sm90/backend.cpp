@@ -7,6 +7,7 @@
 #include "attention/sm90/choice.h"
 #include "attention/sm90/splits.h"
 #include "core/cuda_check.h"
+#include "core/integers.h"
 #include "core/tensor_cores.h"
 #include "primitives/tensor_map.h"
 
@@ -51,13 +52,21 @@ Reason supports(const Problem& p) {
   return std::nullopt;
 }
 
+/// Of the workspace: the progress and the order of the tiles.
+std::size_t bytes_of_schedule(const Problem& p, const Choice& choice) {
+  if (!choice.counted) return 0;
+  const std::int64_t order = p.has_mask ? choice.num_tiles * 4 : 0;
+  return kProgressBytes + static_cast<std::size_t>(ceil_div(order, std::int64_t{256})) * 256;
+}
+
 std::size_t workspace_bytes(const Problem& asked) {
   std::optional<Problem> packed;
   const Problem& p = pack(asked, &packed);
   const Choice choice = choose(p);
   if (choice.in_parts) return bytes_of_parts(p, choice.log2_splits);
-  if (!choice.counted) return 0;
-  return kProgressBytes + (p.has_mask ? static_cast<std::size_t>(choice.num_tiles) * 4 : 0);
+  return bytes_of_schedule(p, choice) +
+         (choice.shares.tiles > 0 ? bytes_of_shared_parts(p, choice.shares, choice.kernel->tile_q)
+                                  : 0);
 }
 
 /// A (B, S, H, D) tensor for TMA.
@@ -110,9 +119,16 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   params.rescale_margin = std::min(kRescaleThreshold / params.scale_log2, 1e30f);
   params.schedule = {static_cast<std::int32_t>(choice.num_tiles),
                      static_cast<std::int32_t>(choice.num_q_tiles),
-                     static_cast<std::int32_t>(p.num_q_heads), choice.section, choice.alternate};
+                     static_cast<std::int32_t>(p.num_q_heads),
+                     choice.section,
+                     choice.alternate,
+                     choice.shares};
+  auto* memory = static_cast<char*>(args.workspace);
+  if (choice.shares.tiles > 0) {
+    params.shared =
+        shared_parts(p, choice.shares, kernel.tile_q, memory + bytes_of_schedule(p, choice));
+  }
   if (choice.counted) {
-    auto* memory = static_cast<char*>(args.workspace);
     params.schedule.progress = reinterpret_cast<Progress*>(memory);
     if (p.has_mask) {
       params.schedule.order = reinterpret_cast<std::int32_t*>(memory + kProgressBytes);
@@ -139,6 +155,10 @@ void run(const Problem& asked, const AttentionArgs& asked_args) {
   if (choice.in_parts) {
     const Parts parts{params.out, params.lse, choice.log2_splits};
     add_parts(p, params.rows, parts, output_of(p, args), lse_of(args), stream);
+  }
+  if (choice.shares.tiles > 0) {
+    add_shared_parts(p, params.schedule, choice.kernel->tile_q, params.shared, params.out,
+                     params.lse, stream);
   }
 }
 

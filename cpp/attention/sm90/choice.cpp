@@ -109,8 +109,11 @@ double busy(std::int64_t tiles, std::int64_t slots) {
   return static_cast<double>(tiles) / static_cast<double>(ceil_div(tiles, slots) * slots);
 }
 
-// Fewer tiles of keys than this, and with lists fewer keys, are not worth the sum of the parts.
-constexpr std::int64_t kLeastTilesOfSplit = 2, kLeastListedKeysOfSplit = 256;
+// Fewer tiles of keys than this are not worth the sum of the parts.
+constexpr std::int64_t kLeastTilesOfPart = 2;
+// With lists: nor are fewer listed keys, and after other rounds fewer keys * head_dim saved.
+constexpr std::int64_t kLeastListedKeysOfPart = 256, kLeastSavedByParts = 640 * 128;
+constexpr std::int64_t kMostPartsOfTile = 32;  // each adds to the sum
 // Nor is less than this of the chip won by it; and more parts have to win something too.
 constexpr double kLeastGainOfSplit = 1.25, kLeastGainOfMoreParts = 1.05;
 
@@ -121,28 +124,29 @@ std::int64_t keys_of_tile(const Problem& p, std::int64_t rows) {
   return p.has_mask ? std::min(seen, p.listed_keys) : seen;
 }
 
+/// Of a part.
+std::int64_t least_keys(const Problem& p, const Kernel& kernel) {
+  const std::int64_t tiles = kLeastTilesOfPart * kernel.tile_kv;
+  return p.has_mask ? std::max({tiles, kLeastListedKeysOfPart, p.kv_block}) : tiles;
+}
+
 /// Where tiles leave SMs idle and have many keys: parts of the keys, without lists by another
 /// kernel, which packed heads have anyway.
 void split_keys(const Problem& p, Choice* choice) {
   Choice split;
-  split.kernel = p.has_mask ? choice->kernel : &kernel_of_parts(p);
+  split.kernel = &kernel_of_parts(p);
   split.in_parts = choice->in_parts;
   split.num_q_tiles = tiles_of(*split.kernel, p);
   const std::int64_t tiles = split.num_q_tiles * p.num_q_heads * p.batch;
   split.num_tiles = tiles;
   const std::int64_t tile_kv = split.kernel->tile_kv;
   const std::int64_t keys = keys_of_tile(p, std::min<std::int64_t>(split.kernel->tile_q, p.q_len));
-  const std::int64_t least_keys =
-      p.has_mask ? std::max({kLeastTilesOfSplit * tile_kv, kLeastListedKeysOfSplit, p.kv_block})
-                 : kLeastTilesOfSplit * tile_kv;
-  // One team is enough to keep an SM busy, but where memory is waited for.
-  const int teams = split.num_q_tiles > 1 ? split.kernel->teams : 1;
-  const std::int64_t slots = slots_of(*split.kernel, p) / teams;
-  double least = busy(choice->num_tiles, slots_of(*choice->kernel, p) / teams) *
+  const std::int64_t slots = slots_of(*split.kernel, p);
+  double least = busy(choice->num_tiles, slots_of(*choice->kernel, p)) *
                  (choice->in_parts ? kLeastGainOfMoreParts : kLeastGainOfSplit);
   for (int log2 = 1; log2 <= kMostLog2Splits; ++log2) {
     const std::int64_t parts = tiles << log2;
-    if (keys < least_keys << log2) break;
+    if (keys < least_keys(p, *split.kernel) << log2) break;
     // More rounds are for those that memory bounds, whose keys are read by one tile.
     if (parts > slots && split.num_q_tiles > 1) break;
     if (busy(parts, slots) < least) continue;
@@ -155,6 +159,28 @@ void split_keys(const Problem& p, Choice* choice) {
   split.split_keys =
       ceil_div(ceil_div(keys, tile_kv), std::int64_t{1} << split.log2_splits) * tile_kv;
   *choice = split;
+}
+
+/// Lists: the tiles of the last round, or all if there is one, in parts, where that takes no team
+/// longer than a part.
+void share_lists(const Problem& p, Choice* choice) {
+  const Kernel& kernel = *choice->kernel;
+  std::int64_t slots = slots_of(kernel, p);
+  // One team is enough to keep an SM busy, but where memory is waited for.
+  if (choice->num_q_tiles > 1 && choice->num_tiles <= slots / kernel.teams) slots /= kernel.teams;
+  const std::int64_t tiles = choice->num_tiles % slots;
+  if (tiles == 0) return;
+  const std::int64_t keys = keys_of_tile(p, std::min<std::int64_t>(kernel.tile_q, p.q_len));
+  // Where memory is waited for, bytes count.
+  const std::int64_t least =
+      std::max(least_keys(p, kernel),
+               choice->num_q_tiles > 1 ? 0 : kLeastListedKeysOfPart * 128 / kernel.head_dim);
+  const std::int64_t parts = std::min({slots / tiles, keys / least, kMostPartsOfTile});
+  if (parts < 2) return;
+  // The teams that have tiles are alone on their SMs, and faster than in a round.
+  const std::int64_t saved = keys * (parts - 1) / parts * kernel.head_dim / kernel.teams;
+  if (choice->num_tiles > slots && saved < kLeastSavedByParts) return;
+  choice->shares = {static_cast<std::int32_t>(tiles), static_cast<std::int32_t>(parts)};
 }
 
 // With fewer keys the sum of the parts costs more than what is not read and multiplied.
@@ -201,11 +227,16 @@ Choice choose(const Problem& p) {
   if (choice.kernel == nullptr) return choice;
   choice.num_q_tiles = tiles_of(*choice.kernel, p);
   choice.num_tiles = choice.num_q_tiles * p.num_q_heads * p.batch;
-  split_keys(p, &choice);
+  if (p.has_mask && p.packed_heads == 1) {
+    share_lists(p, &choice);
+  } else {
+    split_keys(p, &choice);
+  }
   const std::int64_t slots = slots_of(*choice.kernel, p);
   // With fewer tiles than teams, a tile for each CTA before any has two.
   choice.num_ctas =
-      static_cast<int>(std::min<std::int64_t>(choice.num_tiles, slots / choice.kernel->teams));
+      static_cast<int>(std::min(std::max<std::int64_t>(choice.num_tiles, num_parts(choice.shares)),
+                                slots / choice.kernel->teams));
   const bool unequal = p.packed_heads == 1 && (p.has_mask || is_unequal(p));
   choice.counted = unequal && choice.num_tiles > slots && !choice.in_parts;
   if (!p.has_mask && unequal) choice.section = section_of(p);
@@ -225,7 +256,10 @@ std::string to_string(const Choice& choice) {
              choice.counted && k.lists    ? "longest list first"
              : choice.section && !k.lists ? "longest first"
                                           : "in order",
-             " ctas=", choice.num_ctas, " splits=", 1 << choice.log2_splits);
+             " ctas=", choice.num_ctas, " splits=", 1 << choice.log2_splits,
+             choice.shares.tiles > 0
+                 ? cat(" shared_tiles=", choice.shares.tiles, " parts=", choice.shares.parts)
+                 : "");
 }
 
 }  // namespace sparsek::attn::sm90

@@ -5,6 +5,7 @@
 
 #include "attention/problem.h"
 #include "attention/sm90/kernels.h"
+#include "attention/sm90/shares.h"
 
 namespace sparsek::attn::sm90 {
 
@@ -34,8 +35,9 @@ struct Choice {
   int num_ctas = 0;
   int section = 0;         // see Schedule
   bool alternate = false;  // see Schedule
-  // Where the tiles are too few for the chip, CTAs share the keys of one: 2^log2_splits of them,
-  // each a part of its list, or so many keys that follow each other.
+  Shares shares;           // with lists
+  // Without lists, or with packed heads: where the tiles are too few for the chip, 2^log2_splits
+  // CTAs have the keys of one, each so many that follow each other, or a part of its list.
   int log2_splits = 0;
   bool in_parts = false;  // written to the workspace and added; packed heads even if it is one part
   std::int64_t split_keys = 0;

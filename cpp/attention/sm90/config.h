@@ -18,8 +18,8 @@ constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a 
 ///                         other's gaps, and the registers buy more of them
 ///   teams                 q tiles that a CTA works at, each with a producer warp, consumers and
 ///                         a list of its own: as several CTAs, but for the producers' registers
-///   splits                a CTA sees a part of its q tile's keys (splits.h), which with lists any
-///                         may, and the rows of the tile may be packed heads (rows.h)
+///   splits                a CTA sees a part of its q tile's keys (splits.h), and the rows of the
+///                         tile may be packed heads (rows.h)
 template <int HeadDim, int ValueDim, int TileQ, int TileKv, int Stages, bool Lists,
           int CtasPerSm = 1, bool Overlap = CtasPerSm == 1, int Teams = 1, int StagesK = Stages,
           bool Splits = false>
@@ -36,6 +36,7 @@ struct Config {
   static constexpr bool kPingPong = Overlap && TileQ > 64;  // take turns at the tensor cores
 
   static constexpr bool kSplits = Splits;
+  static constexpr bool kShares = Lists && !Splits;  // of a tile's list (shares.h)
   static constexpr int kTeams = Teams;
   static constexpr int kConsumers = TileQ / 64;             // warpgroups of a team
   static constexpr int kAllConsumers = kConsumers * Teams;  // of the CTA

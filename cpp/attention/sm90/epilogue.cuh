@@ -9,20 +9,44 @@
 
 namespace sparsek::attn::sm90 {
 
-/// Of the tile's that are any query's.
+/// Where the rows of a tile go: as those of `work`, up to row `end`.
+struct Destination {
+  Output out;
+  Lse lse;
+  Work work;
+  std::int32_t end;
+};
+
+/// Which of two pointers is not known; that both are to global memory is.
+template <class T>
+__device__ __forceinline__ T* global(T* pointer) {
+  return static_cast<T*>(__cvta_global_to_generic(__cvta_generic_to_global(pointer)));
+}
+
 template <class C>
-__device__ __forceinline__ std::int32_t end_of_rows(const Params& params, const Work& work) {
-  return C::kSplits ? min(params.q_len, work.q_begin + params.rows.of_tile) : params.q_len;
+__device__ __forceinline__ Destination destination_of(const Params& params, const Work& work) {
+  Destination to{params.out, params.lse, work,
+                 C::kSplits ? min(params.q_len, work.q_begin + params.rows.of_tile) : params.q_len};
+  if (C::kShares && work.part >= 0) {
+    to = {params.shared.out,
+          params.shared.lse,
+          {work.state, 0, 0, work.part, -1},
+          min(params.q_len - work.q_begin, params.shared.rows)};
+  }
+  if constexpr (C::kShares) {
+    to.out.data = global(to.out.data);
+    to.lse.data = global(to.lse.data);
+  }
+  return to;
 }
 
 /// Divides by the rows' sums and writes O and lse.
 template <class Element, class C, class Accumulator>
 __device__ __forceinline__ void store(const Params& params, const Work& work, int tile_row,
                                       const Accumulator& output, const RowSoftmax& softmax) {
-  write_row<Element, C::kValueDim, 0>(params.out, params.lse, work, tile_row,
-                                      end_of_rows<C>(params, work), output, softmax);
-  write_row<Element, C::kValueDim, 1>(params.out, params.lse, work, tile_row,
-                                      end_of_rows<C>(params, work), output, softmax);
+  const Destination to = destination_of<C>(params, work);
+  write_row<Element, C::kValueDim, 0>(to.out, to.lse, to.work, tile_row, to.end, output, softmax);
+  write_row<Element, C::kValueDim, 1>(to.out, to.lse, to.work, tile_row, to.end, output, softmax);
 }
 
 }  // namespace sparsek::attn::sm90

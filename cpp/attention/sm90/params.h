@@ -9,6 +9,7 @@
 #include "attention/sm90/piece_grid.h"
 #include "attention/sm90/rows.h"
 #include "attention/sm90/schedule.h"
+#include "attention/sm90/shared_parts.h"
 #include "sparsek/block_mask.h"
 
 namespace sparsek::attn::sm90 {
@@ -28,16 +29,17 @@ struct Params {
   // A row's maximum, and with it O, follows the scores only when one exceeds it by this.
   float rescale_margin = 0;
   Schedule schedule;
-  // Where CTAs share the keys of a tile, there are 2^log2_splits batches for one, and out and lse
-  // are those of the parts. Each sees an equal part of the tile's list, or without lists so many of
-  // the keys that the tile sees.
+  bool keys_read_once = false;  // with lists: by one q tile, so that L2 need not keep them
+  SharedParts shared;           // of schedule.shares
+  // For the kernels of splits alone. There are 2^log2_splits batches for one, and out and lse are
+  // those of the parts. Each sees an equal part of the tile's list, or without lists so many of the
+  // keys that the tile sees.
   std::int32_t log2_splits = 0;
   std::int32_t split_keys = 0;
-  bool keys_read_once = false;  // with lists: by one q tile, so that L2 need not keep them
-  Rows rows;                    // kernels for parts alone ask
+  Rows rows;
 };
 
-/// Rows and queries are the same but in kernels for parts, whose heads may be packed.
+/// Rows and queries are the same but in kernels of splits, whose heads may be packed.
 template <class C>
 SPARSEK_HOST_DEVICE std::int32_t rows_of_tile(const Params& params) {
   if constexpr (C::kSplits) return params.rows.of_tile;

@@ -27,17 +27,18 @@ class Producer {
       const QTile tile = next_;
       load(scheduler, tile);
     }
-    announce({Work::kEnd, 0, 0, 0});
+    announce({Work::kEnd, 0, 0, 0, -1});
   }
 
  private:
   /// Learns the next q tile and starts to read its list.
   __device__ __forceinline__ void next(TileScheduler& scheduler) {
-    if (lane_ == 0) more_ = scheduler.next(next_);
+    if (lane_ == 0) more_ = scheduler.template next<C::kShares>(next_);
     more_ = __shfl_sync(~0u, more_, 0);
     next_.q_tile = __shfl_sync(~0u, next_.q_tile, 0);
     next_.head = __shfl_sync(~0u, next_.head, 0);
     next_.batch = __shfl_sync(~0u, next_.batch, 0);
+    if constexpr (C::kShares) next_.part = __shfl_sync(~0u, next_.part, 0);
     if (C::kLists && more_) read_list_head(__shfl_sync(~0u, next_.backward, 0));
   }
 
@@ -46,10 +47,12 @@ class Producer {
     const BlockMaskView& mask = params_.mask;
     const std::int32_t q_block_idx =
         C::kSplits ? 0 : next_.q_tile * C::kTileQ / static_cast<std::int32_t>(mask.q_block);
-    const ListRange range =
-        part_of(list_range(mask, list_number(mask, batch_of(next_), next_.head,
-                                             params_.schedule.num_heads, q_block_idx)),
-                part_of_keys(next_), params_.log2_splits);
+    ListRange range = list_range(mask, list_number(mask, batch_of(next_), next_.head,
+                                                   params_.schedule.num_heads, q_block_idx));
+    if constexpr (C::kSplits) range = part_of(range, part_of_keys(next_), params_.log2_splits);
+    if (C::kShares && next_.part >= 0) {
+      range = share_of(range, params_.schedule.shares, next_.part);
+    }
     ListHead& head = storage_.next_list;
     const auto num_entries = static_cast<std::int32_t>(min(range.end - range.begin, kMostEntries));
     if (lane_ == 0) {
@@ -91,7 +94,7 @@ class Producer {
 
   /// A tile's batch and the part of its keys that is asked for, which its number has both.
   __device__ __forceinline__ std::int32_t batch_of(const QTile& tile) const {
-    return kParts ? tile.batch >> params_.log2_splits : tile.batch;
+    return C::kSplits ? tile.batch >> params_.log2_splits : tile.batch;
   }
   __device__ __forceinline__ std::int32_t part_of_keys(const QTile& tile) const {
     return tile.batch & ((1 << params_.log2_splits) - 1);
@@ -110,7 +113,7 @@ class Producer {
                                        Stream& stream) {
     const bool empty = stream.empty();
     const Work work{empty ? Work::kEmpty : Work::kTiles, tile.q_tile * rows_of_tile<C>(params_),
-                    tile.head, tile.batch};
+                    tile.head, tile.batch, tile.part};
     announce(work);
     // V runs one tile behind K, in the order in which the consumers want them. The next q tile is
     // looked up when the last loads but a few are on their way: nobody waits for it, and no CTA
@@ -243,7 +246,6 @@ class Producer {
     if (lane_ == 0) note.flags = ended | (masked ? kMasked : 0);
   }
 
-  static constexpr bool kParts = C::kSplits || C::kLists;
   static constexpr bool kValuesFirst = C::kStagesK < C::kStages;
 
   // More than any valid list has, and room for a step of 32 in 32 bits.

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "attention/band.h"  // SPARSEK_HOST_DEVICE
+#include "attention/sm90/shares.h"
 
 namespace sparsek::attn::sm90 {
 
@@ -21,6 +22,8 @@ struct Schedule {
   // Lists are visited from their ends in every second round: what the round before read last is
   // then still in L2.
   bool alternate = false;
+  // Where each team has its own tiles: the last of them, which teams share.
+  Shares shares;
   // Set on the GPU before the launch.
   Progress* progress = nullptr;   // null: each CTA has its own tiles
   std::int32_t* order = nullptr;  // num_tiles: the longest list first. Null: as they are numbered
@@ -30,7 +33,8 @@ struct QTile {
   std::int32_t q_tile = 0;
   std::int32_t head = 0;
   std::int32_t batch = 0;
-  bool backward = false;  // visit the list from its end
+  bool backward = false;   // visit the list from its end
+  std::int32_t part = -1;  // of all parts (shares.h), if the tile is shared
 };
 
 /// The tile at a place of the schedule.

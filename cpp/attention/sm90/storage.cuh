@@ -38,6 +38,7 @@ struct Work {
   std::int32_t q_begin;
   std::int32_t head;
   std::int32_t batch;
+  std::int32_t part;  // of all parts (shares.h), if the tile is shared; else -1
 };
 
 /// A list's blocks on their way from memory to TMA.

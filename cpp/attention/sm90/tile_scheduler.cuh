@@ -16,14 +16,26 @@ class TileScheduler {
         counted_(schedule.progress != nullptr && schedule.progress->in_use != 0) {}
 
   /// False when none is left.
+  template <bool kShares>
   __device__ __forceinline__ bool next(QTile& tile) {
     std::int32_t place =
         counted_ ? atomicAdd(&schedule_.progress->next, 1) : place_of(round_++, team_, num_teams_);
-    if (place >= schedule_.num_tiles) return false;
     const bool backward = schedule_.alternate && place / num_teams_ % 2 != 0;
+    std::int32_t part = -1;
+    if constexpr (kShares) {
+      const Shares& shares = schedule_.shares;
+      const std::int32_t whole = schedule_.num_tiles - shares.tiles;
+      if (!counted_ && place >= whole) {
+        if (tile.part >= 0 || team_ >= num_parts(shares)) return false;
+        part = team_;
+        place = whole + tile_of_part(shares, part);
+      }
+    }
+    if (place >= schedule_.num_tiles) return false;
     if (counted_ && schedule_.order != nullptr) place = schedule_.order[place];
     tile = tile_at(schedule_, place);
     tile.backward = backward;
+    tile.part = part;
     return true;
   }
 

@@ -7,6 +7,7 @@
 #include "attention/kv_visits.h"
 #include "attention/pack_gqa.h"
 #include "attention/sm90/choice.h"
+#include "attention/sm90_problems.h"
 #include "check.h"
 
 using namespace sparsek;
@@ -34,89 +35,6 @@ void test_parts_cover_the_keys(const Problem& p) {
     }
     CHECK(next == visible.end || visible.end < visible.begin, tile, next, visible.end);
   }
-}
-
-Problem problem(std::int64_t head_dim, std::int64_t value_dim, std::int64_t q_len) {
-  Problem p;
-  p.batch = 1;
-  p.q_len = q_len;
-  p.kv_len = q_len;
-  p.num_q_heads = p.num_kv_heads = 16;
-  p.head_dim = head_dim;
-  p.value_dim = value_dim;
-  p.device.device = {DeviceType::cuda, 0};
-  p.device.compute_capability = 90;
-  p.device.num_sms = 132;
-  p.scale = 0.125f;
-  p.band = make_band(q_len, q_len, false, std::nullopt, std::nullopt);
-  return p;
-}
-
-void check_choice(const Problem& p, int head_dim, int value_dim, int tile_q, int tile_kv) {
-  const sm90::Choice choice = sm90::choose(p);
-  CHECK(choice.kernel != nullptr, p.head_dim);
-  if (choice.kernel == nullptr) return;
-  CHECK_EQ(choice.kernel->head_dim, head_dim, p.head_dim);
-  CHECK_EQ(choice.kernel->value_dim, value_dim, p.head_dim);
-  CHECK_EQ(choice.kernel->tile_q, tile_q, p.head_dim);
-  CHECK_EQ(choice.kernel->tile_kv, tile_kv, p.head_dim);
-}
-
-Problem one_query() {
-  Problem p = problem(128, 128, 1);
-  p.num_q_heads = 32;
-  p.num_kv_heads = 8;
-  p.kv_len = 131072;
-  p.causal = true;
-  p.band = make_band(1, p.kv_len, true, std::nullopt, std::nullopt);
-  return p;
-}
-
-/// Decoding with lists: heads that share one are packed, and CTAs share a long one.
-void test_splits_of_lists() {
-  Problem p = one_query();
-  p.has_mask = true;
-  p.q_block = 128;
-  p.kv_block = 64;
-  p.listed_keys = 64 * 64;
-  std::optional<Problem> memory;
-  CHECK_EQ(pack_gqa(p, &memory).num_q_heads, 32);  // each has a list
-  check_choice(p, 128, 128, 64, 64);  // of the tiles that q_block allows, the one for few queries
-  CHECK_EQ(sm90::choose(p).log2_splits, 3);  // 256 for 396 teams
-  CHECK_EQ(sm90::choose(p).num_ctas, 132);
-  CHECK(!sm90::choose(p).counted);
-  CHECK(!sm90::choose(p).keys_read_once);
-  p.kv_block = 2048;  // two blocks
-  CHECK_EQ(sm90::choose(p).log2_splits, 1);
-  p.kv_block = 64;
-  p.listed_keys = 511;
-  CHECK_EQ(sm90::choose(p).log2_splits, 0);
-
-  p.lists_of_kv_heads = true;
-  p.listed_keys = 64 * 64;
-  CHECK(!sm90::choose(p).keys_read_once);
-  CHECK_EQ(pack_gqa(p, &memory).num_q_heads, 8);
-  CHECK_EQ(memory->q_len, 4);
-  CHECK_EQ(memory->q_block, 128);
-  CHECK(is_unbounded(memory->band, memory->q_len));
-  CHECK_EQ(sm90::choose(*memory).log2_splits, 4);
-  CHECK(sm90::choose(*memory).keys_read_once);
-  p.num_kv_heads = 1;
-  p.num_q_heads = 160;
-  CHECK_EQ(pack_gqa(p, &memory).q_block, 256);  // one list still
-  p.partial_blocks = true;
-  CHECK_EQ(pack_gqa(p, &memory).num_q_heads, 160);
-  p.partial_blocks = false;
-  p.band = make_band(1, p.kv_len, true, 1999, std::nullopt);
-  CHECK_EQ(pack_gqa(p, &memory).num_q_heads, 160);
-
-  Problem many = problem(64, 64, 1024);
-  many.has_mask = true;
-  many.q_block = many.kv_block = 128;
-  many.listed_keys = 1024;
-  CHECK_EQ(sm90::choose(many).log2_splits, 0);  // 128 tiles
-  many.num_q_heads = many.num_kv_heads = 4;
-  CHECK_EQ(sm90::choose(many).log2_splits, 2);
 }
 
 void test_splits() {
@@ -385,7 +303,6 @@ void test_reasons() {
 int main() {
   test_choice();
   test_splits();
-  test_splits_of_lists();
   test_packed_heads();
   test_reasons();
   return failures() != 0;
