@@ -10,7 +10,7 @@ import inputs as make_inputs
 import torch
 from peer import Peer, attention_options, first_line, sparsek_call
 from results import record
-from suite import Case
+from suite import UNDER_LOAD, Case
 from timing import Ceilings, Timer
 
 import sparsek
@@ -26,6 +26,7 @@ class Row:
     ms: float | None = None
     status: str = ""  # why there is no time
     extra_bytes: int | None = None  # peak beyond inputs and output
+    load_ms: float | None = None  # under load
 
     def tflops(self) -> float | None:
         return self.case.flops / self.ms / 1e9 if self.ms else None
@@ -51,6 +52,8 @@ class Row:
         params = self.case.params
         if self.extra_bytes is not None:
             params["extra_bytes"] = self.extra_bytes
+        if self.load_ms is not None:
+            params["load_ms"] = round(self.load_ms, 5)
         if self.status:
             params["status"] = self.status
         if self.case.device == "cpu":
@@ -130,6 +133,8 @@ def run_case(
                 _forget()
                 row.extra_bytes = timer.extra_bytes(call)
                 row.ms = timer.milliseconds(call, len(data.sets), case.calls_in_graph)
+                if case.name in UNDER_LOAD:
+                    row.load_ms = timer.milliseconds_under_load(call, len(data.sets))
         except Exception as error:  # a peer's failure is a row
             row.ms = None
             row.status = "OOM" if _is_oom(error) else f"failed: {first_line(error)}"

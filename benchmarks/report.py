@@ -26,6 +26,7 @@ from report_data import (
     times,
     title,
 )
+from report_load import load_section
 from report_text import (
     Ceilings,
     Speedup,
@@ -155,6 +156,7 @@ def results_of(gpu: str, rows: list[Row], families: dict[str, list[Comparison]],
         text += f"\n## Speed-up of sparse over dense\n\n{speedup_section(found)}"
         text += draw(speedup_chart, gpu, found, alt="Speed-up of sparse over dense")
         text += speedup_table(found)
+    text += load_section(families)
     if any(row.number("extra_bytes") is not None for row in rows):
         text += f"\n## Memory\n\n{memory_section(rows)}"
         for family, comparisons in families.items():

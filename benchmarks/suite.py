@@ -215,13 +215,14 @@ def _dense() -> list[Case]:
     return cases
 
 
-def _topk(head_dim: int, length: int, q_block: int, kv_block: int, blocks: int, gqa: bool = False) -> Case:
+def _topk(head_dim: int, length: int, q_block: int, kv_block: int, blocks: int, gqa=False, dtype="float16") -> Case:
     sides = f"b{q_block}" if q_block == kv_block else f"b{q_block}x{kv_block}"
-    name = f"attn/topk/d{head_dim}/s{length}/{sides}/k{blocks}" + ("/gqa32x8" if gqa else "")
+    name = f"attn/topk/d{head_dim}/s{length}/{sides}/k{blocks}" + "/gqa32x8" * gqa
+    name += "" if dtype == "float16" else f"/{dtype}"
     heads, kv_heads = (32, 8) if gqa else (2048 // head_dim, None)
     group = "long" if length > 32768 else "attention"
     lists = {"q_block": q_block, "kv_block": kv_block, "blocks": blocks}
-    return AttentionCase(name, group, length, heads, head_dim, kv_heads=kv_heads, **lists)
+    return AttentionCase(name, group, length, heads, head_dim, kv_heads=kv_heads, dtype=dtype, **lists)
 
 
 def _sparse() -> list[Case]:
@@ -238,6 +239,9 @@ def _sparse() -> list[Case]:
     cases.append(_topk(256, 8192, 128, 128, 16))
     cases.append(_topk(256, 32768, 128, 128, 32))
     cases.append(_topk(128, 32768, 128, 128, 32, gqa=True))
+    # Random numbers in bfloat16 cost less power, and a peer takes nothing else.
+    for length, block, blocks in ((8192, 128, 32), (8192, 64, 32), (32768, 128, 32), (32768, 64, 64)):
+        cases.append(_topk(128, length, block, block, blocks, dtype="bfloat16"))
     decoding = {"heads": 32, "kv_heads": 8, "head_dim": 128, "q_len": 1, "q_block": 64, "kv_block": 64, "blocks": 64}
     cases.append(AttentionCase("attn/decode/d128/s131072/b64/k64/gqa32x8", "attention", 131072, **decoding))
     for q_len, suffix in ((1, ""), (4, "/q4")):
@@ -300,6 +304,15 @@ def _cpu() -> list[Case]:
 
 
 CASES: list[Case] = [*_small(), *_dense(), *_sparse(), *_bsr(), *_cpu()]
+# Measured once more when the power limit has set the clock.
+UNDER_LOAD = (
+    *(f"attn/dense/d{head_dim}/s16384{suffix}" for head_dim in (64, 128, 256) for suffix in ("", "/causal")),
+    *(f"attn/topk/d128/s8192/{lists}{dtype}" for lists in ("b128/k32", "b64/k32") for dtype in ("", "/bfloat16")),
+    *(f"attn/topk/d128/s32768/{lists}{dtype}" for lists in ("b128/k32", "b64/k64") for dtype in ("", "/bfloat16")),
+    *("attn/topk/d64/s32768/b128/k32", "attn/topk/d128/s131072/b128/k32", "attn/window/d128/s131072/w2048"),
+    *(f"bsr/dsd/b{block}/n8192/density{density}" for block in (128, 64) for density in (0.5, 0.25, 0.1)),
+    *("bsr/dsd/b32/n8192/density0.1", "bsr/sdd/b128/n8192/density0.1"),
+)
 GROUPS = ("attention", "bsr_gemm", "small", "long", "cpu")
 
 

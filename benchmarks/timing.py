@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 import torch
 
 FLUSH_BYTES = 256 << 20  # several times the L2 of any GPU
-# To spend on warming up, and on the repeats of one measurement: as triton.testing.do_bench, by which others measure.
-# Longer at a stretch, and the power limit lowers the clock, by 3 to 10 % for large problems on an H200.
-WARM_UP_SECONDS, SECONDS = 0.025, 0.1
+# To spend on warming up, and on the repeats of one measurement. 60 to 90 ms after large problems begin, the limit of power
+# lowers an H200's clock, by 3 to 15 %; a median of 25 to 125 ms after, as triton.testing.do_bench's, is either by chance.
+WARM_UP_SECONDS, SECONDS = 0.015, 0.03
+# Under load: the second half counts.
+LOAD_SECONDS = 0.6
 # Before each measurement the GPU rests, so that what ran just before does not decide at which clock it starts.
 REST_SECONDS = 0.25
 WARM_UP, FEWEST, MOST = 3, 5, 100
@@ -44,6 +46,14 @@ class Timer:
             return self._repeated(lambda _: replay(), 1) / calls_in_graph
         return self._repeated(call, num_sets)
 
+    def milliseconds_under_load(self, call: Call, num_sets: int = 1) -> float:
+        """The same when calls have followed each other for so long that the power limit has set the clock."""
+        milliseconds = max(self._once(call, 0), 1e-3)
+        repeats = max(FEWEST, int(1e3 * LOAD_SECONDS / milliseconds))
+        events = [self._enqueue(call, index % num_sets) for index in range(repeats)]
+        torch.cuda.synchronize()
+        return _median(events[repeats // 2 :])
+
     def _repeated(self, call: Call, num_sets: int) -> float:
         torch.cuda.synchronize()
         time.sleep(REST_SECONDS)
@@ -56,7 +66,7 @@ class Timer:
         repeats = 3 if slow else min(MOST, max(FEWEST, int(1e3 * SECONDS / milliseconds)))
         events = [self._enqueue(call, index % num_sets) for index in range(repeats)]
         torch.cuda.synchronize()
-        return statistics.median(start.elapsed_time(end) for start, end in events)
+        return _median(events)
 
     def _once(self, call: Call, index: int) -> float:
         start, end = self._enqueue(call, index)
@@ -104,6 +114,10 @@ class Timer:
         target = torch.empty_like(source)
         copy = self.milliseconds(lambda _: target.copy_(source))
         return Ceilings(2 * n**3 / product / 1e9, 2 * source.nbytes / copy / 1e6)
+
+
+def _median(events: list[tuple[torch.cuda.Event, torch.cuda.Event]]) -> float:
+    return statistics.median(start.elapsed_time(end) for start, end in events)
 
 
 def _captured(call: Call, num_sets: int, calls: int) -> Callable[[], None]:

@@ -121,6 +121,12 @@ def test_names_are_stable_and_unique():
         assert name in names
 
 
+def test_what_is_measured_under_load_are_cases():
+    names = {case.name: case for case in suite.CASES}
+    assert len(set(suite.UNDER_LOAD)) == len(suite.UNDER_LOAD)
+    assert all(names[name].device == "cuda" and not names[name].calls_in_graph for name in suite.UNDER_LOAD)
+
+
 @pytest.mark.parametrize("case", [case for case in ATTENTION if case.blocks], ids=lambda case: case.name)
 def test_no_case_asks_for_more_blocks_than_there_are(case):
     assert case.length % case.kv_block == 0

@@ -93,6 +93,20 @@ def test_table_has_the_best_in_bold_and_the_ratio_of_times(report, tmp_path):
     assert "it is 1.50 times as fast as torch/x" in text
 
 
+def test_figures_under_load_have_a_table_of_their_own(report, tmp_path):
+    case = "attn/dense/d64/s1024"
+    rows = [
+        row(case, "sparsek/a", 2.0, 100.0, load_ms=2.5),
+        row(case, "torch/x", 1.9, 105.0, load_ms=3.0),
+        row(case, "torch/y", 4.0, 50.0),
+    ]
+    text = run(report, tmp_path, rows)
+    table = text[text.index("## Under load") :]
+    assert cells(table, "| case |")[1:3] == ["`sparsek/a`", "`torch/x`"]
+    assert cells(table, f"| `{case}` |") == [f"`{case}`", "100, **80.0**", "105, 66.5", "1.20"]
+    assert "## Under load" not in run(report, tmp_path, [row(case, "sparsek/a", 2.0, 100.0)])
+
+
 def test_a_result_that_is_not_the_same_is_never_the_best_peer(report, tmp_path):
     case = "cpu/random/d64/s4096/b64/density0.1/t2"
     impls = {"sparsek/cpu": 2.0, "torch/sdpa": 6.0, "torch/sdpa-unmasked": 1.0}

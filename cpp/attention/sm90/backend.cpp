@@ -101,6 +101,7 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
     params.v = map_of("v", args.v, kernel.box_columns_v, params.pieces.keys);
   }
   params.log2_splits = choice.log2_splits;
+  params.unpacks = p.packed_heads > 1 && !choice.in_parts;
   params.split_keys = static_cast<std::int32_t>(choice.split_keys);
   params.keys_read_once = choice.keys_read_once;
   if (choice.in_parts) {

@@ -135,7 +135,6 @@ std::int64_t least_keys(const Problem& p, const Kernel& kernel) {
 void split_keys(const Problem& p, Choice* choice) {
   Choice split;
   split.kernel = &kernel_of_parts(p);
-  split.in_parts = choice->in_parts;
   split.num_q_tiles = tiles_of(*split.kernel, p);
   const std::int64_t tiles = split.num_q_tiles * p.num_q_heads * p.batch;
   split.num_tiles = tiles;
@@ -143,7 +142,7 @@ void split_keys(const Problem& p, Choice* choice) {
   const std::int64_t keys = keys_of_tile(p, std::min<std::int64_t>(split.kernel->tile_q, p.q_len));
   const std::int64_t slots = slots_of(*split.kernel, p);
   double least = busy(choice->num_tiles, slots_of(*choice->kernel, p)) *
-                 (choice->in_parts ? kLeastGainOfMoreParts : kLeastGainOfSplit);
+                 (p.packed_heads > 1 ? kLeastGainOfMoreParts : kLeastGainOfSplit);
   for (int log2 = 1; log2 <= kMostLog2Splits; ++log2) {
     const std::int64_t parts = tiles << log2;
     if (keys < least_keys(p, *split.kernel) << log2) break;
@@ -155,7 +154,7 @@ void split_keys(const Problem& p, Choice* choice) {
     split.num_tiles = parts;
     split.in_parts = true;
   }
-  if (!split.in_parts) return;
+  if (!split.in_parts && p.packed_heads == 1) return;
   split.split_keys =
       ceil_div(ceil_div(keys, tile_kv), std::int64_t{1} << split.log2_splits) * tile_kv;
   *choice = split;
@@ -211,7 +210,6 @@ const Problem& pack_heads(const Problem& p, std::optional<Problem>* memory) {
 
 Choice choose(const Problem& p) {
   Choice choice;
-  choice.in_parts = p.packed_heads > 1;
   for (const Kernel& kernel : kKernels) {
     if (!takes(kernel, p)) continue;
     if (choice.kernel != nullptr) {

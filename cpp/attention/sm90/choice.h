@@ -39,7 +39,7 @@ struct Choice {
   // Without lists, or with packed heads: where the tiles are too few for the chip, 2^log2_splits
   // CTAs have the keys of one, each so many that follow each other, or a part of its list.
   int log2_splits = 0;
-  bool in_parts = false;  // written to the workspace and added; packed heads even if it is one part
+  bool in_parts = false;  // written to the workspace and added
   std::int64_t split_keys = 0;
   bool keys_read_once = false;  // of a head one q tile reads keys
   bool counted = false;         // CTAs take the next tile when they are ready

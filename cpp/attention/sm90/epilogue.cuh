@@ -40,11 +40,32 @@ __device__ __forceinline__ Destination destination_of(const Params& params, cons
   return to;
 }
 
+/// A row of packed heads, where it is the output's own rows that are written: as one of its head's
+/// queries.
+__device__ __forceinline__ Destination unpacked(const Params& params, Destination to,
+                                                int tile_row) {
+  if (!params.unpacks) return to;
+  const std::int32_t row = to.work.q_begin + tile_row, query = params.rows.query(row);
+  to.end = row < to.end ? query + 1 : query;
+  to.work.q_begin = query - tile_row;
+  to.work.head = to.work.head * params.rows.heads + row - query * params.rows.heads;
+  return to;
+}
+
 /// Divides by the rows' sums and writes O and lse.
 template <class Element, class C, class Accumulator>
 __device__ __forceinline__ void store(const Params& params, const Work& work, int tile_row,
                                       const Accumulator& output, const RowSoftmax& softmax) {
   const Destination to = destination_of<C>(params, work);
+  if constexpr (C::kSplits) {
+    const Destination first = unpacked(params, to, tile_row);
+    write_row<Element, C::kValueDim, 0>(to.out, to.lse, first.work, tile_row, first.end, output,
+                                        softmax);
+    const Destination second = unpacked(params, to, tile_row + 8);
+    write_row<Element, C::kValueDim, 1>(to.out, to.lse, second.work, tile_row, second.end, output,
+                                        softmax);
+    return;
+  }
   write_row<Element, C::kValueDim, 0>(to.out, to.lse, to.work, tile_row, to.end, output, softmax);
   write_row<Element, C::kValueDim, 1>(to.out, to.lse, to.work, tile_row, to.end, output, softmax);
 }

@@ -36,6 +36,7 @@ struct Params {
   // keys that the tile sees.
   std::int32_t log2_splits = 0;
   std::int32_t split_keys = 0;
+  bool unpacks = false;  // out and lse are of queries and heads, not of rows: the parts are whole
   Rows rows;
 };
 

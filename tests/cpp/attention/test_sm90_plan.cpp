@@ -100,9 +100,10 @@ void test_packed_heads() {
   CHECK_EQ(sm90::choose(packed).num_q_tiles, 1);
   CHECK_EQ(sm90::choose(packed).log2_splits, 4);
   CHECK(!sm90::choose(packed).counted);
-  p.batch = 64;  // 512 tiles: each is one part, and has all keys
+  CHECK(sm90::choose(packed).in_parts);
+  p.batch = 64;  // 512 tiles: each has all keys, and is written where it belongs
   CHECK_EQ(sm90::choose(sm90::pack_heads(p, &memory)).log2_splits, 0);
-  CHECK(sm90::choose(*memory).in_parts);
+  CHECK(!sm90::choose(*memory).in_parts);
   CHECK(sm90::choose(*memory).split_keys >= p.kv_len);
   CHECK_EQ(sm90::choose(*memory).num_ctas, 132);
 
