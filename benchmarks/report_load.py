@@ -9,8 +9,8 @@ INTRODUCTION = """
 ## Under load
 
 The figures above are of the first moments of a load. Where it goes on, the chip comes to the limit of its power, its
-clock goes down, and what computes at full speed becomes slower. In TFLOPS, first as above, then under load; **bold** is the
-fastest under load, and the last column compares sparsek and the fastest peer there.
+clock goes down, and what computes at full speed becomes slower. In TFLOPS, first as above, then under load; **bold** is
+the fastest under load, and the last column compares sparsek and the fastest peer there.
 
 """
 

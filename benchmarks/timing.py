@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import torch
 
 FLUSH_BYTES = 256 << 20  # several times the L2 of any GPU
-# To spend on warming up, and on the repeats of one measurement. 60 to 90 ms after large problems begin, the limit of power
-# lowers an H200's clock, by 3 to 15 %; a median of 25 to 125 ms after, as triton.testing.do_bench's, is either by chance.
+# To spend on warming up, and on the repeats of one measurement. 60 to 90 ms after large problems begin, an H200 reaches
+# the limit of its power and lowers its clock, by 3 to 15 %. A median of 25 to 125 ms after, as that of
+# triton.testing.do_bench, has either clock by chance.
 WARM_UP_SECONDS, SECONDS = 0.015, 0.03
 # Under load: the second half counts.
 LOAD_SECONDS = 0.6

@@ -51,14 +51,6 @@ SPARSEK_HOST_DEVICE inline ListRange list_range(const BlockMaskView& mask, std::
   return {begin, end < begin ? begin : end};
 }
 
-/// One of 2^log2_parts parts of a list, which differ by one entry at most.
-SPARSEK_HOST_DEVICE inline ListRange part_of(const ListRange& list, std::int32_t part,
-                                             std::int32_t log2_parts) {
-  const std::int64_t entries = list.end - list.begin;
-  return {list.begin + (entries * part >> log2_parts),
-          list.begin + (entries * (part + 1) >> log2_parts)};
-}
-
 SPARSEK_HOST_DEVICE inline ListedBlock listed_block(const BlockMaskView& mask, std::int64_t entry) {
   const std::int64_t kv_block = mask.indices[entry];
   const std::int64_t nk = (mask.kv_len + mask.kv_block - 1) / mask.kv_block;

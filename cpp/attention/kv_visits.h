@@ -26,14 +26,6 @@ SPARSEK_HOST_DEVICE inline KeyRange visible_keys(const Band& band, std::int32_t 
   return {begin_of(band, q_begin), end_of(band, q_end - 1)};
 }
 
-/// A part of a range: `length` keys, or what is left of them.
-SPARSEK_HOST_DEVICE inline KeyRange part_of(const KeyRange& range, std::int32_t part,
-                                            std::int32_t length) {
-  const std::int32_t begin = range.begin + part * length;
-  const std::int32_t end = begin + length;
-  return {begin, end < range.end ? end : range.end};
-}
-
 /// The keys that every query of a q tile may see; empty (end <= begin) when there is none.
 SPARSEK_HOST_DEVICE inline KeyRange shared_keys(const Band& band, std::int32_t q_begin,
                                                 std::int32_t q_end) {

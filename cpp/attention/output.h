@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "attention/band.h"  // SPARSEK_HOST_DEVICE
+
 namespace sparsek::attn {
 
 // Where a fused kernel writes.
@@ -21,5 +23,13 @@ struct Lse {
   std::int64_t head_stride = 0;
   std::int64_t row_stride = 0;
 };
+
+/// Where a row of an Output or an Lse begins.
+template <class Element, class Rows>
+SPARSEK_HOST_DEVICE Element* row_of(const Rows& rows, std::int64_t batch, std::int64_t head,
+                                    std::int64_t row) {
+  return static_cast<Element*>(rows.data) + batch * rows.batch_stride + head * rows.head_stride +
+         row * rows.row_stride;
+}
 
 }  // namespace sparsek::attn

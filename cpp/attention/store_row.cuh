@@ -58,16 +58,14 @@ __device__ __forceinline__ void write_row(const Output& output, const Lse& lse, 
   const std::int64_t query = work.q_begin + tile_row + 8 * r;
   const bool inside = query < end;
   const std::int32_t columns = inside ? output.value_dim : 0;
-  auto* out = static_cast<Element*>(output.data) + work.batch * output.batch_stride +
-              work.head * output.head_stride + query * output.row_stride;
+  auto* out = row_of<Element>(output, work.batch, work.head, query);
   if (output.vectors) {
     store_row<Element, kValueDim, r>(values, softmax.inverse_sum(r), out, columns);
   } else {
     store_row_by_element<Element, kValueDim, r>(values, softmax.inverse_sum(r), out, columns);
   }
   if (lse.data != nullptr && inside && threadIdx.x % 4 == 0) {
-    lse.data[work.batch * lse.batch_stride + work.head * lse.head_stride + query * lse.row_stride] =
-        softmax.lse(r);
+    *row_of<float>(lse, work.batch, work.head, query) = softmax.lse(r);
   }
 }
 

@@ -253,3 +253,12 @@ def test_more_parts_than_fit_at_a_time(kv_len, rng):
     k, v = (normal(rng, 10, kv_len, 8, 128) for _ in range(2))
     out = attention(q, k, v, backend="sm90")
     check(q, k, v, torch.ones(1, kv_len, dtype=torch.bool, device="cuda"), out)
+
+
+@pytest.mark.parametrize("mask", [None, random_blocks(64, 64, 0.9, heads="kv")], ids=["all", "lists"])
+@pytest.mark.parametrize("q_len", [1, 3])
+@pytest.mark.parametrize(("head_dim", "batch"), [(64, 50), (128, 17), (256, 17)])
+def test_shared_last_round(head_dim, batch, q_len, mask, rng):
+    """Four tiles more than full rounds have: these are taken whole, the four are shared."""
+    shape = {"batch": batch, "heads": 16, "kv_heads": 8, "head_dim": head_dim}
+    run_case(Case("last round", q_len, 1500, causal=True, mask=mask, **shape), "sm90", torch.float16, rng)

@@ -5,7 +5,6 @@
 #include "attention/fused.h"
 #include "attention/pack_gqa.h"
 #include "attention/sm90/choice.h"
-#include "attention/sm90/splits.h"
 #include "core/cuda_check.h"
 #include "core/integers.h"
 #include "core/tensor_cores.h"
@@ -63,10 +62,9 @@ std::size_t workspace_bytes(const Problem& asked) {
   std::optional<Problem> packed;
   const Problem& p = pack(asked, &packed);
   const Choice choice = choose(p);
-  if (choice.in_parts) return bytes_of_parts(p, choice.log2_splits);
-  return bytes_of_schedule(p, choice) +
-         (choice.shares.tiles > 0 ? bytes_of_shared_parts(p, choice.shares, choice.kernel->tile_q)
-                                  : 0);
+  const std::size_t bytes = bytes_of_schedule(p, choice);
+  if (choice.shares.tiles == 0) return bytes;
+  return bytes + bytes_of_shared_parts(p, choice.shares, rows_of(*choice.kernel, p));
 }
 
 /// A (B, S, H, D) tensor for TMA.
@@ -78,13 +76,14 @@ CUtensorMap map_of(const char* name, const TensorView& tensor, int box_columns, 
                          {axis(3, box_columns), axis(1, box_rows), axis(2, 1), axis(0, 1)});
 }
 
-/// Q as the kernels for parts read it.
+/// Q as the kernels for packed heads read it.
 CUtensorMap map_of_packed(const TensorView& q, const Rows& rows, int box_columns) {
+  const std::int32_t heads = rows.heads.value();
   return make_tensor_map("q", q.dtype, q.data,
                          {{q.shape[3], 1, box_columns},
-                          {rows.heads, q.stride[2], rows.heads},
-                          {q.shape[1], q.stride[1], rows.of_tile / rows.heads},
-                          {q.shape[2] / rows.heads, q.stride[2] * rows.heads, 1},
+                          {heads, q.stride[2], heads},
+                          {q.shape[1], q.stride[1], rows.of_tile / heads},
+                          {q.shape[2] / heads, q.stride[2] * heads, 1},
                           {q.shape[0], q.stride[0], 1}});
 }
 
@@ -93,25 +92,16 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   Params params;
   params.pieces = make_piece_grid(
       kernel.tile_kv, p.has_mask ? static_cast<std::int32_t>(p.kv_block) : kernel.tile_kv);
-  params.rows = make_rows(kernel.tile_q, p.packed_heads, p.q_len);
-  params.q = kernel.splits ? map_of_packed(args.q, params.rows, kernel.box_columns_k)
-                           : map_of("q", args.q, kernel.box_columns_k, kernel.tile_q);
+  params.rows = rows_of(kernel, p);
+  params.q = kernel.packs ? map_of_packed(args.q, params.rows, kernel.box_columns_k)
+                          : map_of("q", args.q, kernel.box_columns_k, kernel.tile_q);
   if (p.kv_len > 0) {  // else nothing is read
     params.k = map_of("k", args.k, kernel.box_columns_k, params.pieces.keys);
     params.v = map_of("v", args.v, kernel.box_columns_v, params.pieces.keys);
   }
-  params.log2_splits = choice.log2_splits;
-  params.unpacks = p.packed_heads > 1 && !choice.in_parts;
-  params.split_keys = static_cast<std::int32_t>(choice.split_keys);
   params.keys_read_once = choice.keys_read_once;
-  if (choice.in_parts) {
-    const Parts parts = parts_of(p, choice.log2_splits, args.workspace);
-    params.out = parts.out;
-    params.lse = parts.lse;
-  } else {
-    params.out = output_of(p, args);
-    params.lse = lse_of(args);
-  }
+  params.out = output_of(p, args);
+  params.lse = lse_of(args);
   params.band = p.band;
   params.mask = mask_of(p, args);
   params.q_len = static_cast<std::int32_t>(p.q_len);
@@ -119,15 +109,15 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   params.scale_log2 = p.scale * 1.4426950408889634f;
   params.rescale_margin = std::min(kRescaleThreshold / params.scale_log2, 1e30f);
   params.schedule = {static_cast<std::int32_t>(choice.num_tiles),
-                     static_cast<std::int32_t>(choice.num_q_tiles),
-                     static_cast<std::int32_t>(p.num_q_heads),
+                     choice.num_q_tiles,
+                     p.num_q_heads,
                      choice.section,
                      choice.alternate,
                      choice.shares};
   auto* memory = static_cast<char*>(args.workspace);
   if (choice.shares.tiles > 0) {
     params.shared =
-        shared_parts(p, choice.shares, kernel.tile_q, memory + bytes_of_schedule(p, choice));
+        shared_parts(p, choice.shares, params.rows, memory + bytes_of_schedule(p, choice));
   }
   if (choice.counted) {
     params.schedule.progress = reinterpret_cast<Progress*>(memory);
@@ -153,13 +143,9 @@ void run(const Problem& asked, const AttentionArgs& asked_args) {
     start_tiles(params.schedule, stream);
   }
   choice.kernel->launch(p.dtype, params, choice.num_ctas, stream);
-  if (choice.in_parts) {
-    const Parts parts{params.out, params.lse, choice.log2_splits};
-    add_parts(p, params.rows, parts, output_of(p, args), lse_of(args), stream);
-  }
   if (choice.shares.tiles > 0) {
-    add_shared_parts(p, params.schedule, choice.kernel->tile_q, params.shared, params.out,
-                     params.lse, stream);
+    add_shared_parts(p, params.schedule, params.rows, params.shared, params.out, params.lse,
+                     stream);
   }
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "attention/fused.h"
-#include "attention/sm90/splits.h"
 #include "core/integers.h"
 #include "core/message.h"
 
@@ -13,7 +12,7 @@ namespace {
 template <class C>
 constexpr Kernel row(double cost = 1) {
   return {C::kHeadDim, C::kValueDim, C::kTileQ, C::kTileKv, C::kStages, C::kCtasPerSm, C::kTeams,
-          C::kLists,   C::kSplits,   C::kSlabK, C::kSlabV,  cost,       &launch<C>};
+          C::kLists,   C::kPacks,    C::kSlabK, C::kSlabV,  cost,       &launch<C>};
 }
 
 // By head_dim: the first that is wide enough has the least to fill with zeros. With lists, the
@@ -59,7 +58,7 @@ bool is_wide_enough(const Kernel& kernel, const Problem& p) {
 
 bool takes(const Kernel& kernel, const Problem& p) {
   if (!is_wide_enough(kernel, p)) return false;
-  if (kernel.lists != p.has_mask || kernel.splits != (p.packed_heads > 1)) return false;
+  if (kernel.lists != p.has_mask || kernel.packs != (p.packed_heads > 1)) return false;
   return !p.has_mask || p.packed_heads > 1 || p.q_block % kernel.tile_q == 0;
 }
 
@@ -76,7 +75,7 @@ std::int64_t slots_of(const Kernel& kernel, const Problem& p) {
 /// The kernel for parts of the keys and packed heads.
 const Kernel& kernel_of_parts(const Problem& p) {
   return *std::find_if(std::begin(kKernels), std::end(kKernels), [&](const Kernel& kernel) {
-    return kernel.splits && kernel.lists == p.has_mask && is_wide_enough(kernel, p);
+    return kernel.packs && kernel.lists == p.has_mask && is_wide_enough(kernel, p);
   });
 }
 
@@ -104,9 +103,18 @@ int section_of(const Problem& p) {
       std::min<std::int64_t>(kv_heads * (p.num_q_heads / p.num_kv_heads), p.num_q_heads * p.batch));
 }
 
-/// The share of the chip that works, on average.
-double busy(std::int64_t tiles, std::int64_t slots) {
-  return static_cast<double>(tiles) / static_cast<double>(ceil_div(tiles, slots) * slots);
+/// The share of the chip that works, on average, where a tile takes `steps`.
+double busy(std::int64_t tiles, const Shares& shares, std::int64_t slots, std::int64_t steps) {
+  std::int64_t time = ceil_div(tiles - shares.tiles, slots) * steps;
+  if (shares.tiles > 0) {
+    time += ceil_div(num_parts(shares), slots) * ceil_div(steps, shares.parts.value());
+  }
+  return static_cast<double>(tiles * steps) / static_cast<double>(time * slots);
+}
+
+/// Entries of a list that a step of the kernel takes.
+std::int64_t entries_of_step(const Problem& p, const Kernel& kernel) {
+  return p.has_mask ? std::max<std::int64_t>(kernel.tile_kv / p.kv_block, 1) : 1;
 }
 
 // Fewer tiles of keys than this are not worth the sum of the parts.
@@ -130,34 +138,40 @@ std::int64_t least_keys(const Problem& p, const Kernel& kernel) {
   return p.has_mask ? std::max({tiles, kLeastListedKeysOfPart, p.kv_block}) : tiles;
 }
 
-/// Where tiles leave SMs idle and have many keys: parts of the keys, without lists by another
-/// kernel, which packed heads have anyway.
-void split_keys(const Problem& p, Choice* choice) {
-  Choice split;
-  split.kernel = &kernel_of_parts(p);
-  split.num_q_tiles = tiles_of(*split.kernel, p);
-  const std::int64_t tiles = split.num_q_tiles * p.num_q_heads * p.batch;
-  split.num_tiles = tiles;
-  const std::int64_t tile_kv = split.kernel->tile_kv;
-  const std::int64_t keys = keys_of_tile(p, std::min<std::int64_t>(split.kernel->tile_q, p.q_len));
-  const std::int64_t slots = slots_of(*split.kernel, p);
-  double least = busy(choice->num_tiles, slots_of(*choice->kernel, p)) *
+/// Where tiles leave SMs idle and have many keys: parts of the keys of all, or of the last round's,
+/// without lists by another kernel, which packed heads have anyway.
+void share_keys(const Problem& p, Choice* choice) {
+  Choice shared;
+  shared.kernel = &kernel_of_parts(p);
+  shared.num_q_tiles = tiles_of(*shared.kernel, p);
+  const std::int64_t tiles = shared.num_q_tiles * p.num_q_heads * p.batch;
+  shared.num_tiles = tiles;
+  const std::int64_t keys = keys_of_tile(p, std::min<std::int64_t>(shared.kernel->tile_q, p.q_len));
+  const std::int64_t slots = slots_of(*shared.kernel, p);
+  const std::int64_t keys_of_step = p.has_mask
+                                        ? std::max<std::int64_t>(shared.kernel->tile_kv, p.kv_block)
+                                        : shared.kernel->tile_kv;
+  const std::int64_t steps = ceil_div(keys, keys_of_step);
+  double least = busy(choice->num_tiles, {}, slots_of(*choice->kernel, p), 1) *
                  (p.packed_heads > 1 ? kLeastGainOfMoreParts : kLeastGainOfSplit);
-  for (int log2 = 1; log2 <= kMostLog2Splits; ++log2) {
-    const std::int64_t parts = tiles << log2;
-    if (keys < least_keys(p, *split.kernel) << log2) break;
-    // More rounds are for those that memory bounds, whose keys are read by one tile.
-    if (parts > slots && split.num_q_tiles > 1) break;
-    if (busy(parts, slots) < least) continue;
-    least = busy(parts, slots) * kLeastGainOfMoreParts;
-    split.log2_splits = log2;
-    split.num_tiles = parts;
-    split.in_parts = true;
+  const auto consider = [&](std::int64_t of, std::int64_t parts) {
+    if (parts < 2) return;
+    const Shares shares{static_cast<std::int32_t>(of), parts, entries_of_step(p, *shared.kernel)};
+    const double share = busy(tiles, shares, slots, steps);
+    if (share < least) return;
+    least = share * kLeastGainOfMoreParts;
+    shared.shares = shares;
+  };
+  const std::int64_t most = std::min(keys / least_keys(p, *shared.kernel), kMostPartsOfTile);
+  // More rounds are for those that memory bounds, whose keys are read by one tile; of many rounds
+  // the last one is little.
+  const bool rounds = shared.num_q_tiles == 1 && tiles < 32 * slots;
+  const std::int64_t last = tiles % slots;
+  if (rounds && tiles > slots && last > 0) consider(last, std::min(slots / last, most));
+  for (std::int64_t parts = 2; parts <= most && (rounds || tiles * parts <= slots); ++parts) {
+    consider(tiles, parts);
   }
-  if (!split.in_parts && p.packed_heads == 1) return;
-  split.split_keys =
-      ceil_div(ceil_div(keys, tile_kv), std::int64_t{1} << split.log2_splits) * tile_kv;
-  *choice = split;
+  if (shared.shares.tiles > 0 || p.packed_heads > 1) *choice = shared;
 }
 
 /// Lists: the tiles of the last round, or all if there is one, in parts, where that takes no team
@@ -179,7 +193,7 @@ void share_lists(const Problem& p, Choice* choice) {
   // The teams that have tiles are alone on their SMs, and faster than in a round.
   const std::int64_t saved = keys * (parts - 1) / parts * kernel.head_dim / kernel.teams;
   if (choice->num_tiles > slots && saved < kLeastSavedByParts) return;
-  choice->shares = {static_cast<std::int32_t>(tiles), static_cast<std::int32_t>(parts)};
+  choice->shares = {static_cast<std::int32_t>(tiles), parts, entries_of_step(p, kernel)};
 }
 
 // With fewer keys the sum of the parts costs more than what is not read and multiplied.
@@ -208,6 +222,10 @@ const Problem& pack_heads(const Problem& p, std::optional<Problem>* memory) {
   return 2 * ceil_div(packed.q_len, std::int64_t{64}) <= alone ? packed : p;
 }
 
+Rows rows_of(const Kernel& kernel, const Problem& p) {
+  return make_rows(kernel.tile_q, p.packed_heads, p.q_len);
+}
+
 Choice choose(const Problem& p) {
   Choice choice;
   for (const Kernel& kernel : kKernels) {
@@ -228,15 +246,14 @@ Choice choose(const Problem& p) {
   if (p.has_mask && p.packed_heads == 1) {
     share_lists(p, &choice);
   } else {
-    split_keys(p, &choice);
+    share_keys(p, &choice);
   }
   const std::int64_t slots = slots_of(*choice.kernel, p);
+  const std::int64_t places = choice.num_tiles - choice.shares.tiles + num_parts(choice.shares);
   // With fewer tiles than teams, a tile for each CTA before any has two.
-  choice.num_ctas =
-      static_cast<int>(std::min(std::max<std::int64_t>(choice.num_tiles, num_parts(choice.shares)),
-                                slots / choice.kernel->teams));
+  choice.num_ctas = static_cast<int>(std::min(places, slots / choice.kernel->teams));
   const bool unequal = p.packed_heads == 1 && (p.has_mask || is_unequal(p));
-  choice.counted = unequal && choice.num_tiles > slots && !choice.in_parts;
+  choice.counted = unequal && choice.num_tiles > slots && (p.has_mask || choice.shares.tiles == 0);
   if (!p.has_mask && unequal) choice.section = section_of(p);
   choice.keys_read_once = p.has_mask && choice.num_q_tiles == 1 && p.num_q_heads == p.num_kv_heads;
   choice.alternate = p.has_mask && bytes_of_kv_head(p) > kBytesInL2 / 2;
@@ -248,16 +265,16 @@ Choice choose(const Problem& p) {
 
 std::string to_string(const Choice& choice) {
   const Kernel& k = *choice.kernel;
-  return cat("head_dim=", k.head_dim, " value_dim=", k.value_dim, " tile=", k.tile_q, "x",
-             k.tile_kv, " stages=", k.stages, " ctas_per_sm=", k.ctas_per_sm, " teams=", k.teams,
-             " schedule=",
-             choice.counted && k.lists    ? "longest list first"
-             : choice.section && !k.lists ? "longest first"
-                                          : "in order",
-             " ctas=", choice.num_ctas, " splits=", 1 << choice.log2_splits,
-             choice.shares.tiles > 0
-                 ? cat(" shared_tiles=", choice.shares.tiles, " parts=", choice.shares.parts)
-                 : "");
+  return cat(
+      "head_dim=", k.head_dim, " value_dim=", k.value_dim, " tile=", k.tile_q, "x", k.tile_kv,
+      " stages=", k.stages, " ctas_per_sm=", k.ctas_per_sm, " teams=", k.teams, " schedule=",
+      choice.counted && k.lists    ? "longest list first"
+      : choice.section && !k.lists ? "longest first"
+                                   : "in order",
+      " ctas=", choice.num_ctas,
+      choice.shares.tiles > 0
+          ? cat(" shared_tiles=", choice.shares.tiles, " parts=", choice.shares.parts.value())
+          : "");
 }
 
 }  // namespace sparsek::attn::sm90

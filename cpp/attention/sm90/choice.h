@@ -19,7 +19,7 @@ struct Kernel {
   int ctas_per_sm;
   int teams;  // q tiles that a CTA works at
   bool lists;
-  bool splits;  // takes packed heads, and a part of a tile's keys, which with lists all do
+  bool packs;  // takes packed heads, and without lists too parts of a tile's keys
   int box_columns_k;
   int box_columns_v;
   // Time of a tile's query against the first kernel of its head_dim, measured.
@@ -35,12 +35,7 @@ struct Choice {
   int num_ctas = 0;
   int section = 0;         // see Schedule
   bool alternate = false;  // see Schedule
-  Shares shares;           // with lists
-  // Without lists, or with packed heads: where the tiles are too few for the chip, 2^log2_splits
-  // CTAs have the keys of one, each so many that follow each other, or a part of its list.
-  int log2_splits = 0;
-  bool in_parts = false;  // written to the workspace and added
-  std::int64_t split_keys = 0;
+  Shares shares;
   bool keys_read_once = false;  // of a head one q tile reads keys
   bool counted = false;         // CTAs take the next tile when they are ready
 };
@@ -48,6 +43,9 @@ struct Choice {
 /// Few queries of many heads: `p` with the query heads of each kv head packed, made in `memory`; or
 /// `p` itself, which is not copied.
 const Problem& pack_heads(const Problem& p, std::optional<Problem>* memory);
+
+/// What the rows of the kernel's tiles are.
+Rows rows_of(const Kernel& kernel, const Problem& problem);
 
 /// A null kernel when none takes the problem.
 Choice choose(const Problem& problem);

@@ -18,11 +18,12 @@ constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a 
 ///                         other's gaps, and the registers buy more of them
 ///   teams                 q tiles that a CTA works at, each with a producer warp, consumers and
 ///                         a list of its own: as several CTAs, but for the producers' registers
-///   splits                a CTA sees a part of its q tile's keys (splits.h), and the rows of the
-///                         tile may be packed heads (rows.h)
+///   packs                 the rows of a q tile may be packed heads (rows.h), and CTAs may share
+///   its
+///                         keys (shares.h), which with lists all kernels can
 template <int HeadDim, int ValueDim, int TileQ, int TileKv, int Stages, bool Lists,
           int CtasPerSm = 1, bool Overlap = CtasPerSm == 1, int Teams = 1, int StagesK = Stages,
-          bool Splits = false>
+          bool Packs = false>
 struct Config {
   static constexpr int kHeadDim = HeadDim;
   static constexpr int kValueDim = ValueDim;
@@ -35,8 +36,8 @@ struct Config {
   static constexpr bool kOverlap = Overlap;
   static constexpr bool kPingPong = Overlap && TileQ > 64;  // take turns at the tensor cores
 
-  static constexpr bool kSplits = Splits;
-  static constexpr bool kShares = Lists && !Splits;  // of a tile's list (shares.h)
+  static constexpr bool kPacks = Packs;
+  static constexpr bool kShares = Lists || Packs;
   static constexpr int kTeams = Teams;
   static constexpr int kConsumers = TileQ / 64;             // warpgroups of a team
   static constexpr int kAllConsumers = kConsumers * Teams;  // of the CTA
@@ -54,7 +55,7 @@ struct Config {
   // Registers at launch are 65536 / (threads * ctas), in steps of 8; setmaxnreg moves those that
   // the producer does not need to the consumers.
   static constexpr int kLaunchRegs = 65536 / (kThreads * CtasPerSm) / 8 * 8;
-  static constexpr int kProducerRegs = !Lists ? 32 : Teams == 1 ? 72 : 56;
+  static constexpr int kProducerRegs = !kShares ? 32 : Teams == 1 ? 72 : 56;
   static constexpr int kConsumerRegsMax =
       kMoveRegs ? (kLaunchRegs * (kAllConsumers + 1) - kProducerRegs) / kAllConsumers / 8 * 8
                 : kLaunchRegs;

@@ -9,7 +9,7 @@
 
 namespace sparsek::attn::sm90 {
 
-/// Where the rows of a tile go: as those of `work`, up to row `end`.
+/// Where a row of a tile goes: as that of `work`, if it is before row `end`.
 struct Destination {
   Output out;
   Lse lse;
@@ -23,10 +23,20 @@ __device__ __forceinline__ T* global(T* pointer) {
   return static_cast<T*>(__cvta_global_to_generic(__cvta_generic_to_global(pointer)));
 }
 
+/// Row `tile_row` of packed heads: as one of its head's queries.
+__device__ __forceinline__ Destination unpacked(const Params& params, Work work, int tile_row) {
+  const std::int32_t row = work.q_begin + tile_row, query = params.rows.query(row);
+  const bool inside = tile_row < params.rows.of_tile && row < params.q_len;
+  work.head = work.head * params.rows.heads.value() + row % params.rows.heads;
+  work.q_begin = query - tile_row;
+  return {params.out, params.lse, work, inside ? query + 1 : query};
+}
+
 template <class C>
-__device__ __forceinline__ Destination destination_of(const Params& params, const Work& work) {
-  Destination to{params.out, params.lse, work,
-                 C::kSplits ? min(params.q_len, work.q_begin + params.rows.of_tile) : params.q_len};
+__device__ __forceinline__ Destination destination_of(const Params& params, const Work& work,
+                                                      int tile_row) {
+  Destination to{params.out, params.lse, work, params.q_len};
+  if constexpr (C::kPacks) to = unpacked(params, work, tile_row);
   if (C::kShares && work.part >= 0) {
     to = {params.shared.out,
           params.shared.lse,
@@ -40,33 +50,13 @@ __device__ __forceinline__ Destination destination_of(const Params& params, cons
   return to;
 }
 
-/// A row of packed heads, where it is the output's own rows that are written: as one of its head's
-/// queries.
-__device__ __forceinline__ Destination unpacked(const Params& params, Destination to,
-                                                int tile_row) {
-  if (!params.unpacks) return to;
-  const std::int32_t row = to.work.q_begin + tile_row, query = params.rows.query(row);
-  to.end = row < to.end ? query + 1 : query;
-  to.work.q_begin = query - tile_row;
-  to.work.head = to.work.head * params.rows.heads + row - query * params.rows.heads;
-  return to;
-}
-
 /// Divides by the rows' sums and writes O and lse.
 template <class Element, class C, class Accumulator>
 __device__ __forceinline__ void store(const Params& params, const Work& work, int tile_row,
                                       const Accumulator& output, const RowSoftmax& softmax) {
-  const Destination to = destination_of<C>(params, work);
-  if constexpr (C::kSplits) {
-    const Destination first = unpacked(params, to, tile_row);
-    write_row<Element, C::kValueDim, 0>(to.out, to.lse, first.work, tile_row, first.end, output,
-                                        softmax);
-    const Destination second = unpacked(params, to, tile_row + 8);
-    write_row<Element, C::kValueDim, 1>(to.out, to.lse, second.work, tile_row, second.end, output,
-                                        softmax);
-    return;
-  }
+  Destination to = destination_of<C>(params, work, tile_row);
   write_row<Element, C::kValueDim, 0>(to.out, to.lse, to.work, tile_row, to.end, output, softmax);
+  if constexpr (C::kPacks) to = destination_of<C>(params, work, tile_row + 8);
   write_row<Element, C::kValueDim, 1>(to.out, to.lse, to.work, tile_row, to.end, output, softmax);
 }
 

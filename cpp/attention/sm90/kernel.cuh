@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
     for (int team = 0; team < C::kTeams; ++team) storages[team].init(C::kConsumers * 4);
     cutlass::arch::fence_barrier_init();
   }
-  if constexpr (C::kSplits) clear_rows(storages[0], params.rows.of_tile);
+  if constexpr (C::kPacks) clear_rows(storages[0], params.rows.of_tile);
   __syncthreads();
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();

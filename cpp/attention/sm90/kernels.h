@@ -9,7 +9,7 @@
 namespace sparsek::attn::sm90 {
 
 // head_dim, value_dim, tile_q, tile_kv, stages, lists, ctas_per_sm, overlap, teams, stages_k,
-// splits. docs/attention_sm90.md has the sweep behind each. Small: more CTAs where the chip is not
+// packs. docs/attention_sm90.md has the sweep behind each. Small: more CTAs where the chip is not
 // full.
 using Dense64 = Config<64, 64, 192, 128, 2, false>;
 using Dense64Wide = Config<64, 64, 256, 64, 4, false>;  // for lengths that 192 does not divide
@@ -23,7 +23,7 @@ using Dense192x128Small = Config<192, 128, 128, 128, 2, false>;
 using Dense192 = Config<192, 192, 128, 112, 2, false>;
 using Dense256 = Config<256, 256, 128, 80, 2, false>;
 
-// For few q tiles: each CTA a part of the keys (splits.h).
+// For few q tiles, whose keys CTAs share, and the heads of few queries.
 using Split64 = Config<64, 64, 64, 128, 2, false, 3, false, 1, 2, true>;
 using Split128 = Config<128, 128, 128, 128, 3, false, 1, true, 1, 3, true>;
 using Split256 = Config<256, 256, 64, 64, 2, false, 1, true, 1, 2, true>;

@@ -256,11 +256,11 @@ class Consumer {
           const int query = query_of_row(work, r);
           const KeyRange seen = visible_keys(params_.band, query, query + 1);
           const std::uint32_t bits =
-              visible_bits(granule, C::kSplits ? query : row() + 8 * r) >> pair;
+              visible_bits(granule, C::kPacks ? query : row() + 8 * r) >> pair;
           erase<kGranule>(tSrS, 8 * g + 2 * r, seen.begin - granule.key - pair,
                           seen.end - granule.key - pair, bits);
           // Nor would both rows' queries, where these are computed.
-          if constexpr (C::kSplits) asm volatile("" ::: "memory");
+          if constexpr (C::kPacks) asm volatile("" ::: "memory");
         }
         asm volatile("" ::: "memory");  // all notes in registers at once would not fit
       }

@@ -15,7 +15,7 @@
 namespace sparsek::attn::sm90 {
 
 struct Params {
-  CUtensorMap q;  // (head_dim, Sq, Hq, B), with parts (head_dim, heads, Sq, Hq / heads, B)
+  CUtensorMap q;  // (head_dim, Sq, Hq, B), if heads are packed (head_dim, heads, Sq, Hq / heads, B)
   CUtensorMap k;  // (head_dim, Sk, Hkv, B)
   CUtensorMap v;  // (value_dim, Sk, Hkv, B)
   Output out;
@@ -31,24 +31,18 @@ struct Params {
   Schedule schedule;
   bool keys_read_once = false;  // with lists: by one q tile, so that L2 need not keep them
   SharedParts shared;           // of schedule.shares
-  // For the kernels of splits alone. There are 2^log2_splits batches for one, and out and lse are
-  // those of the parts. Each sees an equal part of the tile's list, or without lists so many of the
-  // keys that the tile sees.
-  std::int32_t log2_splits = 0;
-  std::int32_t split_keys = 0;
-  bool unpacks = false;  // out and lse are of queries and heads, not of rows: the parts are whole
   Rows rows;
 };
 
-/// Rows and queries are the same but in kernels of splits, whose heads may be packed.
+/// Rows and queries are the same where no heads are packed.
 template <class C>
 SPARSEK_HOST_DEVICE std::int32_t rows_of_tile(const Params& params) {
-  if constexpr (C::kSplits) return params.rows.of_tile;
+  if constexpr (C::kPacks) return params.rows.of_tile;
   return C::kTileQ;
 }
 template <class C>
 SPARSEK_HOST_DEVICE std::int32_t query_of(const Params& params, std::int32_t row) {
-  if constexpr (C::kSplits) return params.rows.query(row);
+  if constexpr (C::kPacks) return params.rows.query(row);
   return row;
 }
 

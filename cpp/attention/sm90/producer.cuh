@@ -46,15 +46,14 @@ class Producer {
     __syncwarp();  // the tile before has read its own
     const BlockMaskView& mask = params_.mask;
     const std::int32_t q_block_idx =
-        C::kSplits ? 0 : next_.q_tile * C::kTileQ / static_cast<std::int32_t>(mask.q_block);
-    ListRange range = list_range(mask, list_number(mask, batch_of(next_), next_.head,
-                                                   params_.schedule.num_heads, q_block_idx));
-    if constexpr (C::kSplits) range = part_of(range, part_of_keys(next_), params_.log2_splits);
-    if (C::kShares && next_.part >= 0) {
-      range = share_of(range, params_.schedule.shares, next_.part);
-    }
+        C::kPacks ? 0 : next_.q_tile * C::kTileQ / static_cast<std::int32_t>(mask.q_block);
+    ListRange range =
+        list_range(mask, list_number(mask, next_.batch, next_.head,
+                                     params_.schedule.num_heads.value(), q_block_idx));
+    if (next_.part >= 0) range = share_of(range, params_.schedule.shares, next_.part);
     ListHead& head = storage_.next_list;
-    const auto num_entries = static_cast<std::int32_t>(min(range.end - range.begin, kMostEntries));
+    const auto num_entries =
+        static_cast<std::int32_t>(min(range.end - range.begin, std::int64_t{kMostEntries}));
     if (lane_ == 0) {
       head.end = backward ? range.begin - 1 : range.begin + num_entries;
       head.step = backward ? -1 : 1;
@@ -71,14 +70,14 @@ class Producer {
     const std::int32_t q_begin = tile.q_tile * rows_of_tile<C>(params_);
     const std::int32_t q_end = min(q_begin + rows_of_tile<C>(params_), params_.q_len);
     const std::int32_t first = query_of<C>(params_, q_begin);
-    const std::int32_t end = C::kSplits ? query_of<C>(params_, q_end - 1) + 1 : q_end;
+    const std::int32_t end = C::kPacks ? query_of<C>(params_, q_end - 1) + 1 : q_end;
     const KeyRange visible = visible_keys(params_.band, first, end);
     const KeyRange shared = shared_keys(params_.band, first, end);
     if constexpr (!C::kLists) group_end_ = end_of_group(q_begin);
     if constexpr (C::kLists) {
       ListStream stream(params_, storage_.queue, storage_.next_list, visible, piece_);
       const std::int32_t bitmap_row =
-          C::kSplits ? 0 : q_begin % static_cast<std::int32_t>(params_.mask.q_block);
+          C::kPacks ? 0 : q_begin % static_cast<std::int32_t>(params_.mask.q_block);
       load(scheduler, tile, bitmap_row, shared, stream);
     } else {
       RangeStream stream(range_of(visible, tile), C::kTileKv);
@@ -88,16 +87,8 @@ class Producer {
 
   /// The keys of a q tile, or this CTA's part of them.
   __device__ __forceinline__ KeyRange range_of(const KeyRange& visible, const QTile& tile) const {
-    if constexpr (!C::kSplits) return visible;
-    return part_of(visible, part_of_keys(tile), params_.split_keys);
-  }
-
-  /// A tile's batch and the part of its keys that is asked for, which its number has both.
-  __device__ __forceinline__ std::int32_t batch_of(const QTile& tile) const {
-    return C::kSplits ? tile.batch >> params_.log2_splits : tile.batch;
-  }
-  __device__ __forceinline__ std::int32_t part_of_keys(const QTile& tile) const {
-    return tile.batch & ((1 << params_.log2_splits) - 1);
+    if (!C::kShares || tile.part < 0) return visible;
+    return share_of(visible, params_.schedule.shares, tile.part, C::kTileKv);
   }
 
   /// Where the keys end that some query of consumer warpgroup `lane` sees.
@@ -119,7 +110,6 @@ class Producer {
     // looked up when the last loads but a few are on their way: nobody waits for it, and no CTA
     // keeps one that another could begin.
     const std::int32_t kv_head = tile.head / params_.group;
-    const std::int32_t batch = batch_of(tile);
     std::int32_t v_key = 0;
     bool looked_up = false;
     for (bool first = true, last = false; !last; first = false) {
@@ -127,7 +117,8 @@ class Producer {
       if (!empty) {
         const Piece piece = stream.piece();
         // K has to wait for the step before, V only for the one before that.
-        if (kValuesFirst && !first) load_v(k_state_.template before<1>(), v_key, kv_head, batch);
+        if (kValuesFirst && !first)
+          load_v(k_state_.template before<1>(), v_key, kv_head, tile.batch);
         storage_.ring_k.wait_empty(k_state_);
         if (lane_ == 0) {
           storage_.ring_k.expect(k_state_, C::kTileKv * C::kHeadDim * sizeof(Element));
@@ -137,14 +128,14 @@ class Producer {
             piece.key == kAbsent ? static_cast<std::int32_t>(params_.band.kv_len) : piece.key;
         load_boxes<C::kHeadDim, C::kSlabK>(
             params_.k, storage_.ring_k, RingState<C::kStagesK>(k_state_),
-            storage_.k[storage_.stage_k(k_state_)], key, kv_head, batch);
+            storage_.k[storage_.stage_k(k_state_)], key, kv_head, tile.batch);
         write_note(piece, last, shared, bitmap_row);
         if (lane_ < C::kNotedGranules) storage_.ring_k.arrive_full(k_state_);
         k_state_.advance();
         if (first) {
-          load_q(work, batch);
+          load_q(work);
         } else if (!kValuesFirst) {
-          load_v(k_state_.template before<2>(), v_key, kv_head, batch);
+          load_v(k_state_.template before<2>(), v_key, kv_head, tile.batch);
         }
         v_key = key;
       }
@@ -154,7 +145,7 @@ class Producer {
       }
       if (!last) stream.advance();
     }
-    if (!empty) load_v(k_state_.template before<1>(), v_key, kv_head, batch);
+    if (!empty) load_v(k_state_.template before<1>(), v_key, kv_head, tile.batch);
   }
 
   __device__ __forceinline__ void announce(const Work& work) {
@@ -166,20 +157,20 @@ class Producer {
     work_state_.advance();
   }
 
-  __device__ __forceinline__ void load_q(const Work& work, std::int32_t batch) {
+  __device__ __forceinline__ void load_q(const Work& work) {
     storage_.ring_q.wait_empty(q_state_);
     if (lane_ == 0) {
       storage_.ring_q.arrive_expecting(q_state_,
                                        rows_of_tile<C>(params_) * C::kHeadDim * sizeof(Element));
       for (int slab = 0; slab < C::kHeadDim / C::kSlabK; ++slab) {
         Element* const to = storage_.q + slab * C::kTileQ * C::kSlabK;
-        if constexpr (C::kSplits) {
+        if constexpr (C::kPacks) {
           cute::SM90_TMA_LOAD_5D::copy(&params_.q, &storage_.ring_q.full[0], kReadOnce, to,
                                        slab * C::kSlabK, 0, query_of<C>(params_, work.q_begin),
-                                       work.head, batch);
+                                       work.head, work.batch);
         } else {
           cute::SM90_TMA_LOAD_4D::copy(&params_.q, &storage_.ring_q.full[0], kReadOnce, to,
-                                       slab * C::kSlabK, work.q_begin, work.head, batch);
+                                       slab * C::kSlabK, work.q_begin, work.head, work.batch);
         }
       }
     }
@@ -247,9 +238,6 @@ class Producer {
   }
 
   static constexpr bool kValuesFirst = C::kStagesK < C::kStages;
-
-  // More than any valid list has, and room for a step of 32 in 32 bits.
-  static constexpr std::int64_t kMostEntries = 0x7fffff00;
 
   static constexpr auto kReadOnce =
       static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST);

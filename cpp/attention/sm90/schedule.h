@@ -16,8 +16,8 @@ struct Progress {
 /// In which order a launch visits its q tiles.
 struct Schedule {
   std::int32_t num_tiles = 0;
-  std::int32_t num_q_tiles = 0;  // of one head
-  std::int32_t num_heads = 0;
+  Divisor num_q_tiles;  // of one head
+  Divisor num_heads;
   std::int32_t section = 0;  // heads that are visited together, longest tiles first; 0: in order
   // Lists are visited from their ends in every second round: what the round before read last is
   // then still in L2.
@@ -46,10 +46,10 @@ SPARSEK_HOST_DEVICE inline QTile tile_at(const Schedule& s, std::int32_t place) 
     head = place / s.num_q_tiles;
   } else {
     const std::int32_t num_heads = s.num_tiles / s.num_q_tiles;
-    const std::int32_t first = place / (s.section * s.num_q_tiles) * s.section;
+    const std::int32_t first = place / (s.section * s.num_q_tiles.value()) * s.section;
     const std::int32_t heads = num_heads - first < s.section ? num_heads - first : s.section;
-    const std::int32_t within = place - first * s.num_q_tiles;
-    q_tile = s.num_q_tiles - 1 - within / heads;
+    const std::int32_t within = place - first * s.num_q_tiles.value();
+    q_tile = s.num_q_tiles.value() - 1 - within / heads;
     head = first + within % heads;
   }
   return {q_tile, head % s.num_heads, head / s.num_heads};

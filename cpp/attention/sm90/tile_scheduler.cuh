@@ -23,11 +23,12 @@ class TileScheduler {
     const bool backward = schedule_.alternate && place / num_teams_ % 2 != 0;
     std::int32_t part = -1;
     if constexpr (kShares) {
+      // Behind the tiles that are taken whole, the parts of the others.
       const Shares& shares = schedule_.shares;
       const std::int32_t whole = schedule_.num_tiles - shares.tiles;
       if (!counted_ && place >= whole) {
-        if (tile.part >= 0 || team_ >= num_parts(shares)) return false;
-        part = team_;
+        part = place - whole;
+        if (part >= num_parts(shares)) return false;
         place = whole + tile_of_part(shares, part);
       }
     }

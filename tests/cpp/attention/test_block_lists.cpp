@@ -97,24 +97,6 @@ void test_no_blocks() {
   run_attention(mask);
 }
 
-/// The parts of a list are all of it, once, and about equal.
-void test_parts_of_a_list() {
-  for (std::int64_t entries = 0; entries < 70; ++entries) {
-    for (int log2_parts = 0; log2_parts <= 5; ++log2_parts) {
-      const ListRange list{1000, 1000 + entries};
-      std::int64_t next = list.begin;
-      for (int part = 0; part < 1 << log2_parts; ++part) {
-        const ListRange range = part_of(list, part, log2_parts);
-        CHECK_EQ(range.begin, next, entries, log2_parts, part);
-        const std::int64_t length = range.end - range.begin, least = entries >> log2_parts;
-        CHECK(length == least || length == least + 1, entries, log2_parts, part);
-        next = range.end;
-      }
-      CHECK_EQ(next, list.end, entries, log2_parts);
-    }
-  }
-}
-
 void test_check_block_mask() {
   OwnedMask mask;
   make_random_mask({70, 90, 16, 8, 1, 1, 0.9, false, true}, &mask);
@@ -144,7 +126,6 @@ int main() {
   }
   test_list_number();
   test_no_blocks();
-  test_parts_of_a_list();
   test_check_block_mask();
   return failures() != 0;
 }

@@ -1,11 +1,7 @@
-// What the sm90 backend decides before a kernel runs: which kernel computes a problem, and in how
-// many parts.
-
-#include <algorithm>
+// What the sm90 backend decides before a kernel runs: which kernel computes a problem. In how many
+// parts: test_sm90_shares.cpp.
 
 #include "attention/backends.h"
-#include "attention/kv_visits.h"
-#include "attention/pack_gqa.h"
 #include "attention/sm90/choice.h"
 #include "attention/sm90_problems.h"
 #include "check.h"
@@ -14,75 +10,6 @@ using namespace sparsek;
 using namespace sparsek::attn;
 
 namespace {
-
-/// The parts of a tile's keys are all of them, once, and begin at whole tiles of keys.
-void test_parts_cover_the_keys(const Problem& p) {
-  const sm90::Choice choice = sm90::choose(p);
-  CHECK_EQ(choice.log2_splits > 0, p.kv_len >= 5000, p.kv_len, p.q_len);
-  if (choice.log2_splits == 0) return;
-  const int tile_q = choice.kernel->tile_q, tile_kv = choice.kernel->tile_kv;
-  for (std::int64_t tile = 0; tile < choice.num_q_tiles; ++tile) {
-    const auto begin = static_cast<std::int32_t>(tile * tile_q);
-    const auto end = static_cast<std::int32_t>(std::min<std::int64_t>(begin + tile_q, p.q_len));
-    const KeyRange visible = visible_keys(p.band, begin, end);
-    std::int32_t next = visible.begin;
-    for (int part = 0; part < 1 << choice.log2_splits; ++part) {
-      const KeyRange range = part_of(visible, part, static_cast<std::int32_t>(choice.split_keys));
-      if (range.begin >= range.end) continue;
-      CHECK_EQ(range.begin, next, tile, part);
-      CHECK((range.begin - visible.begin) % tile_kv == 0, tile, part);
-      next = range.end;
-    }
-    CHECK(next == visible.end || visible.end < visible.begin, tile, next, visible.end);
-  }
-}
-
-void test_splits() {
-  Problem p = one_query();
-  std::optional<Problem> memory;
-  const Problem& packed = pack_gqa(p, &memory);
-  CHECK_EQ(packed.q_len, 4);
-  CHECK_EQ(packed.num_q_heads, 8);
-  CHECK_EQ(packed.kv_len, 131072);
-  CHECK(is_unbounded(packed.band, packed.q_len));
-  check_choice(packed, 128, 128, 128, 128);
-  CHECK_EQ(sm90::choose(packed).log2_splits, 4);  // 8 tiles for 132 SMs
-  CHECK_EQ(sm90::choose(packed).num_ctas, 128);
-  p.window_left = 1999;
-  p.band = make_band(1, p.kv_len, true, 1999, std::nullopt);
-  pack_gqa(p, &memory);
-  CHECK_EQ(packed.kv_len, 2000);
-  CHECK_EQ(sm90::choose(packed).log2_splits, 2);  // 12 tiles of keys
-  Problem batch = packed;  // 80 tiles for 132 SMs: 5 rounds of 640 leave fewer idle than one
-  batch.kv_len = 32768;
-  batch.band = make_band(batch.q_len, batch.kv_len, false, std::nullopt, std::nullopt);
-  batch.batch = 10;
-  CHECK_EQ(sm90::choose(batch).log2_splits, 3);
-  CHECK_EQ(sm90::choose(batch).num_ctas, 132);
-  CHECK(!sm90::choose(batch).counted);
-  test_parts_cover_the_keys(batch);
-  batch.batch = 16;  // 128 tiles
-  CHECK_EQ(sm90::choose(batch).log2_splits, 0);
-  batch = problem(128, 128, 4096);  // 96 tiles of 128, whose keys others read too
-  batch.num_q_heads = batch.num_kv_heads = 3;
-  CHECK_EQ(sm90::choose(batch).log2_splits, 0);
-  CHECK_EQ(sm90::choose(problem(64, 64, 1024)).log2_splits, 0);  // 128 tiles
-  for (const std::int64_t q_len : {3, 200, 900}) {
-    for (const std::int64_t kv_len : {100, 5000, 8192, 100003}) {
-      for (const bool causal : {false, true}) {
-        for (const auto& left :
-             {std::optional<std::int64_t>(), std::optional<std::int64_t>(3000)}) {
-          Problem few = problem(128, 128, q_len);
-          few.num_q_heads = 4;
-          few.num_kv_heads = 2;
-          few.kv_len = kv_len;
-          few.band = make_band(q_len, kv_len, causal, left, std::nullopt);
-          test_parts_cover_the_keys(few);
-        }
-      }
-    }
-  }
-}
 
 /// Several queries, as in speculative decoding: heads are packed where that halves the tiles at
 /// least.
@@ -98,13 +25,10 @@ void test_packed_heads() {
   CHECK_EQ(packed.band.end(3), p.kv_len);
   check_choice(packed, 128, 128, 128, 128);
   CHECK_EQ(sm90::choose(packed).num_q_tiles, 1);
-  CHECK_EQ(sm90::choose(packed).log2_splits, 4);
+  CHECK_EQ(sm90::choose(packed).shares.parts.value(), 16);
   CHECK(!sm90::choose(packed).counted);
-  CHECK(sm90::choose(packed).in_parts);
   p.batch = 64;  // 512 tiles: each has all keys, and is written where it belongs
-  CHECK_EQ(sm90::choose(sm90::pack_heads(p, &memory)).log2_splits, 0);
-  CHECK(!sm90::choose(*memory).in_parts);
-  CHECK(sm90::choose(*memory).split_keys >= p.kv_len);
+  CHECK_EQ(sm90::choose(sm90::pack_heads(p, &memory)).shares.tiles, 0);
   CHECK_EQ(sm90::choose(*memory).num_ctas, 132);
 
   p.num_q_heads = 56;  // 18 queries of 7 heads in a tile, the last two rows empty
@@ -134,7 +58,7 @@ void test_packed_heads() {
     CHECK_EQ(memory->q_len, 28, partial);
     check_choice(*memory, 128, 128, 128, 128);
     CHECK(sm90::choose(*memory).kernel->lists, partial);
-    CHECK(sm90::choose(*memory).kernel->splits, partial);
+    CHECK(sm90::choose(*memory).kernel->packs, partial);
     CHECK(sm90::choose(*memory).keys_read_once, partial);
   }
   p.listed_keys = 1023;
@@ -303,7 +227,6 @@ void test_reasons() {
 
 int main() {
   test_choice();
-  test_splits();
   test_packed_heads();
   test_reasons();
   return failures() != 0;

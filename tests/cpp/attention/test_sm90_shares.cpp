@@ -1,9 +1,13 @@
-// Lists of q tiles that several CTAs of the sm90 backend share.
+// Q tiles whose keys several CTAs of the sm90 backend share.
 
+#include <algorithm>
+
+#include "attention/kv_visits.h"
 #include "attention/pack_gqa.h"
 #include "attention/sm90/shares.h"
 #include "attention/sm90_problems.h"
 #include "check.h"
+#include "core/integers.h"
 
 using namespace sparsek;
 using namespace sparsek::attn;
@@ -13,8 +17,83 @@ namespace {
 void check_shares(const Problem& p, int tiles, int parts) {
   const sm90::Shares shares = sm90::choose(p).shares;
   CHECK_EQ(shares.tiles, tiles, p.num_q_heads, p.q_len, p.head_dim);
-  CHECK_EQ(shares.parts, parts, p.num_q_heads, p.q_len, p.head_dim);
-  CHECK_EQ(sm90::choose(p).log2_splits, 0, p.num_q_heads, p.q_len, p.head_dim);
+  if (tiles > 0) CHECK_EQ(shares.parts.value(), parts, p.num_q_heads, p.q_len, p.head_dim);
+}
+
+/// The parts of a tile's keys are all of them, once, and begin at whole steps of keys.
+void test_parts_cover_the_keys(const Problem& p) {
+  const sm90::Choice choice = sm90::choose(p);
+  const sm90::Shares& shares = choice.shares;
+  CHECK_EQ(shares.tiles > 0, p.kv_len >= 5000, p.kv_len, p.q_len);
+  if (shares.tiles == 0) return;
+  const int tile_q = choice.kernel->tile_q, tile_kv = choice.kernel->tile_kv;
+  for (std::int32_t tile = 0; tile < choice.num_q_tiles; ++tile) {
+    const std::int32_t begin = tile * tile_q;
+    const auto end = static_cast<std::int32_t>(std::min<std::int64_t>(begin + tile_q, p.q_len));
+    const KeyRange visible = visible_keys(p.band, begin, end);
+    std::int32_t next = visible.begin;
+    for (int i = 0; i < shares.parts.value(); ++i) {
+      const std::int32_t part = tile * shares.parts.value() + i;
+      const KeyRange range = share_of(visible, shares, part, tile_kv);
+      if (range.begin >= range.end) continue;
+      CHECK_EQ(range.begin, next, tile, part);
+      CHECK((range.begin - visible.begin) % tile_kv == 0, tile, part);
+      next = range.end;
+    }
+    CHECK(next == visible.end || visible.end < visible.begin, tile, next, visible.end);
+  }
+}
+
+void test_shares_without_lists() {
+  Problem p = one_query();
+  std::optional<Problem> memory;
+  const Problem& packed = pack_gqa(p, &memory);
+  CHECK_EQ(packed.q_len, 4);
+  CHECK_EQ(packed.num_q_heads, 8);
+  CHECK_EQ(packed.kv_len, 131072);
+  CHECK(is_unbounded(packed.band, packed.q_len));
+  check_choice(packed, 128, 128, 128, 128);
+  check_shares(packed, 8, 16);  // of 132 SMs
+  CHECK_EQ(sm90::choose(packed).num_ctas, 128);
+  p.window_left = 1999;
+  p.band = make_band(1, p.kv_len, true, 1999, std::nullopt);
+  pack_gqa(p, &memory);
+  CHECK_EQ(packed.kv_len, 2000);
+  check_shares(packed, 8, 6);  // 16 steps of keys: 3 of them at most
+  Problem batch = packed;
+  batch.kv_len = 32768;
+  batch.band = make_band(batch.q_len, batch.kv_len, false, std::nullopt, std::nullopt);
+  batch.batch = 10;
+  check_shares(batch, 80, 8);  // 5 rounds of 640 leave fewer idle than one
+  CHECK_EQ(sm90::choose(batch).num_ctas, 132);
+  CHECK(!sm90::choose(batch).counted);
+  test_parts_cover_the_keys(batch);
+  batch.batch = 16;
+  check_shares(batch, 0, 0);  // 128 tiles
+  batch.batch = 20;
+  check_shares(batch, 28, 4);  // 132 tiles are taken whole
+  CHECK_EQ(sm90::choose(batch).num_ctas, 132);
+  batch.batch = 1 << 20;
+  check_shares(batch, 0, 0);
+  batch = problem(128, 128, 4096);  // 96 tiles of 128, whose keys others read too
+  batch.num_q_heads = batch.num_kv_heads = 3;
+  check_shares(batch, 0, 0);
+  check_shares(problem(64, 64, 1024), 0, 0);  // 128 tiles
+  for (const std::int64_t q_len : {3, 200, 900}) {
+    for (const std::int64_t kv_len : {100, 5000, 8192, 100003}) {
+      for (const bool causal : {false, true}) {
+        for (const auto& left :
+             {std::optional<std::int64_t>(), std::optional<std::int64_t>(3000)}) {
+          Problem few = problem(128, 128, q_len);
+          few.num_q_heads = 4;
+          few.num_kv_heads = 2;
+          few.kv_len = kv_len;
+          few.band = make_band(q_len, kv_len, causal, left, std::nullopt);
+          test_parts_cover_the_keys(few);
+        }
+      }
+    }
+  }
 }
 
 /// Decoding with lists: heads that share one are packed, and CTAs share a long one.
@@ -96,7 +175,7 @@ void test_shares_of_the_last_round() {
     p.listed_keys = shape.kv_len * 9 / 10;
     const sm90::Choice choice = sm90::choose(p);
     CHECK_EQ(choice.shares.tiles, shape.tiles, shape.head_dim, shape.q_block);
-    CHECK(choice.shares.parts >= 2, shape.head_dim, shape.q_block);
+    CHECK(choice.shares.parts.value() >= 2, shape.head_dim, shape.q_block);
     CHECK_EQ((choice.num_tiles - choice.shares.tiles) % shape.teams, 0, shape.head_dim);
     CHECK(num_parts(choice.shares) <= shape.teams, shape.head_dim, shape.q_block);
     CHECK(choice.counted && choice.num_ctas == 132, shape.head_dim, shape.q_block);
@@ -115,22 +194,22 @@ void test_shares_of_the_last_round() {
   check_shares(p, 0, 0);  // 68 of 132 wait for none
 }
 
-/// The parts of a list are all of it, once.
-void test_parts_cover_the_list() {
+/// The parts of a list are all of it, once, in whole steps.
+void test_parts_cover_the_list(int parts, int step) {
+  const sm90::Shares shares{5, parts, step};
   for (const std::int64_t entries : {0, 1, 7, 31, 32, 1000}) {
-    for (const int parts : {2, 3, 12, 32}) {
-      const sm90::Shares shares{5, parts};
-      const ListRange list{100, 100 + entries};
-      std::int64_t next = -1;
-      for (int part = 0; part < num_parts(shares); ++part) {
-        if (part % parts == 0) next = list.begin;
-        CHECK_EQ(tile_of_part(shares, part), part / parts);
-        const ListRange share = share_of(list, shares, part);
-        CHECK_EQ(share.begin, next, entries, parts, part);
-        CHECK(share.end - share.begin >= entries / parts, entries, parts, part);
-        next = share.end;
-        if (part % parts == parts - 1) CHECK_EQ(next, list.end, entries, parts, part);
-      }
+    const ListRange list{100, 100 + entries};
+    std::int64_t next = -1;
+    for (int part = 0; part < num_parts(shares); ++part) {
+      if (part % parts == 0) next = list.begin;
+      CHECK_EQ(tile_of_part(shares, part), part / parts);
+      const ListRange share = share_of(list, shares, part);
+      CHECK_EQ(share.begin, next, entries, parts, step, part);
+      const std::int64_t steps = ceil_div(share.end - share.begin, step);
+      CHECK(steps >= ceil_div(entries, step) / parts, entries, parts, step, part);
+      CHECK(share.end == list.end || (share.end - list.begin) % step == 0, entries, parts, step);
+      next = share.end;
+      if (part % parts == parts - 1) CHECK_EQ(next, list.end, entries, parts, step);
     }
   }
 }
@@ -138,8 +217,11 @@ void test_parts_cover_the_list() {
 }  // namespace
 
 int main() {
+  test_shares_without_lists();
   test_shares_of_few_tiles();
   test_shares_of_the_last_round();
-  test_parts_cover_the_list();
+  for (const int parts : {2, 3, 12, 32}) {
+    for (const int step : {1, 2, 3, 8}) test_parts_cover_the_list(parts, step);
+  }
   return failures() != 0;
 }
