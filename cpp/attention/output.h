@@ -15,6 +15,7 @@ struct Output {
   std::int64_t row_stride = 0;
   std::int32_t value_dim = 0;
   bool vectors = false;  // rows can be written 16 bytes at a time
+  bool float32 = false;  // of parts that are still to be added: rows of multiples of 8
 };
 
 struct Lse {

@@ -48,21 +48,42 @@ __device__ __forceinline__ void store_row_by_element(const Accumulator& output, 
   }
 }
 
+/// The same in float32.
+template <int kValueDim, int r, class Accumulator>
+__device__ __forceinline__ void store_float_row(const Accumulator& output, float factor, float* out,
+                                                std::int32_t columns) {
+  CUTE_UNROLL
+  for (int i = 0; i < kValueDim / 8; ++i) {
+    const int column = 8 * i + threadIdx.x % 4 * 2;
+    if (column < columns) {
+      *reinterpret_cast<float2*>(out + column) =
+          make_float2(output(4 * i + 2 * r) * factor, output(4 * i + 2 * r + 1) * factor);
+    }
+  }
+}
+
 /// Row r of a thread's two, `tile_row` and the 8th after it: O and lse. From query `end` on, the
 /// thread only takes part. (r is known at compile time: a loop that is not unrolled would move the
 /// accumulator to local memory. `work` and `softmax` are asked late: their answers would spill.)
-template <class Element, int kValueDim, int r, class Work, class Accumulator, class Softmax>
+///   kMayBeFloat  the output may be float32
+template <class Element, int kValueDim, int r, bool kMayBeFloat = false, class Work,
+          class Accumulator, class Softmax>
 __device__ __forceinline__ void write_row(const Output& output, const Lse& lse, const Work& work,
                                           int tile_row, std::int32_t end, const Accumulator& values,
                                           const Softmax& softmax) {
   const std::int64_t query = work.q_begin + tile_row + 8 * r;
   const bool inside = query < end;
   const std::int32_t columns = inside ? output.value_dim : 0;
-  auto* out = row_of<Element>(output, work.batch, work.head, query);
-  if (output.vectors) {
-    store_row<Element, kValueDim, r>(values, softmax.inverse_sum(r), out, columns);
+  if (kMayBeFloat && output.float32) {
+    auto* out = row_of<float>(output, work.batch, work.head, query);
+    store_float_row<kValueDim, r>(values, softmax.inverse_sum(r), out, columns);
   } else {
-    store_row_by_element<Element, kValueDim, r>(values, softmax.inverse_sum(r), out, columns);
+    auto* out = row_of<Element>(output, work.batch, work.head, query);
+    if (output.vectors) {
+      store_row<Element, kValueDim, r>(values, softmax.inverse_sum(r), out, columns);
+    } else {
+      store_row_by_element<Element, kValueDim, r>(values, softmax.inverse_sum(r), out, columns);
+    }
   }
   if (lse.data != nullptr && inside && threadIdx.x % 4 == 0) {
     *row_of<float>(lse, work.batch, work.head, query) = softmax.lse(r);

@@ -246,6 +246,18 @@ def test_parts_of_odd_rows(rng):
     check(q, k, v, torch.ones(1, 7000, dtype=torch.bool, device="cuda"), out)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+def test_parts_are_rounded_once(dtype, rng):
+    """Equal weights. Of most keys 55 % have the value after 1: the mean of their parts would be rounded up to it."""
+    q, k = torch.zeros(1, 1, 32, 128, device="cuda", dtype=dtype), normal(rng, 1, 8192, 8, 128, dtype=dtype)
+    eps = torch.finfo(dtype).eps
+    key = torch.arange(8192, device="cuda")
+    v = 1 + eps * ((key < 4915) & (key % 20 < 11)).to(dtype)
+    out = attention(q, k, v[None, :, None, None].expand(1, -1, 8, 128).contiguous(), backend="sm90")
+    error = (out.double() - v.double().mean()).abs().max().item()
+    assert error <= 0.55 * eps, f"error {error / eps:.2f} units in the last place"
+
+
 @pytest.mark.parametrize("kv_len", [2900, 4097])
 def test_more_parts_than_fit_at_a_time(kv_len, rng):
     """80 tiles whose keys are read once: more than half of the SMs, and shared all the same."""

@@ -55,9 +55,11 @@ template <class Element, class C, class Accumulator>
 __device__ __forceinline__ void store(const Params& params, const Work& work, int tile_row,
                                       const Accumulator& output, const RowSoftmax& softmax) {
   Destination to = destination_of<C>(params, work, tile_row);
-  write_row<Element, C::kValueDim, 0>(to.out, to.lse, to.work, tile_row, to.end, output, softmax);
+  write_row<Element, C::kValueDim, 0, C::kShares>(to.out, to.lse, to.work, tile_row, to.end, output,
+                                                  softmax);
   if constexpr (C::kPacks) to = destination_of<C>(params, work, tile_row + 8);
-  write_row<Element, C::kValueDim, 1>(to.out, to.lse, to.work, tile_row, to.end, output, softmax);
+  write_row<Element, C::kValueDim, 1, C::kShares>(to.out, to.lse, to.work, tile_row, to.end, output,
+                                                  softmax);
 }
 
 }  // namespace sparsek::attn::sm90

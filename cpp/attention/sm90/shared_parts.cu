@@ -31,10 +31,9 @@ __global__ void __launch_bounds__(kSumThreads, 3)
   const std::int32_t query = sums.rows.query(row);
   const std::int32_t head = at.head * sums.rows.heads.value() + row % sums.rows.heads;
   const std::int64_t part = std::int64_t{tile} * shares.parts.value();
-  const RowParts<Element> of_row{row_of<const Element>(parts.out, part, 0, tile_row),
-                                 parts.out.batch_stride,
-                                 row_of<const float>(parts.lse, part, 0, tile_row),
-                                 parts.lse.batch_stride, inside ? shares.parts.value() : 0};
+  const RowParts of_row{row_of<const float>(parts.out, part, 0, tile_row), parts.out.batch_stride,
+                        row_of<const float>(parts.lse, part, 0, tile_row), parts.lse.batch_stride,
+                        inside ? shares.parts.value() : 0};
   auto* to = row_of<Element>(out, at.batch, head, query);
   float* to_lse = lse.data == nullptr ? nullptr : row_of<float>(lse, at.batch, head, query);
   ptx::griddepcontrol_wait();
@@ -54,7 +53,7 @@ std::int64_t num_rows(const Shares& shares, const Rows& rows) {
 }
 
 std::size_t bytes_of_outputs(const Problem& p, const Shares& shares, const Rows& rows) {
-  const std::int64_t bytes = num_rows(shares, rows) * row_stride_of_parts(p.value_dim) * 2;
+  const std::int64_t bytes = num_rows(shares, rows) * row_stride_of_parts(p.value_dim) * 4;
   return static_cast<std::size_t>(ceil_div(bytes, std::int64_t{256})) * 256;
 }
 
@@ -70,9 +69,13 @@ SharedParts shared_parts(const Problem& p, const Shares& shares, const Rows& row
   const std::int64_t row_stride = row_stride_of_parts(p.value_dim);
   SharedParts parts;
   parts.rows = rows.of_tile;
-  parts.out = {
-      workspace, rows.of_tile * row_stride, 0, row_stride, static_cast<std::int32_t>(p.value_dim),
-      true};
+  parts.out = {workspace,
+               rows.of_tile * row_stride,
+               0,
+               row_stride,
+               static_cast<std::int32_t>(p.value_dim),
+               true,
+               true};
   auto* lse = static_cast<char*>(workspace) + bytes_of_outputs(p, shares, rows);
   parts.lse = {reinterpret_cast<float*>(lse), rows.of_tile, 0, 1};
   return parts;

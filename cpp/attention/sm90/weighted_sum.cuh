@@ -7,8 +7,9 @@
 
 namespace sparsek::attn::sm90 {
 
-// The sum of what CTAs computed of a row, each from a part of its keys, weighed by their lse. What
-// it takes is waiting: a thread asks for all that it reads at once.
+// The sum of what CTAs computed of a row, each from a part of its keys, weighed by their lse. Parts
+// are float32: one rounding less. What it takes is waiting: a thread asks for all that it reads at
+// once.
 
 constexpr int kSumThreads = 128;  // of a CTA
 constexpr int kSumLanes = 8;      // of 8 columns each
@@ -21,9 +22,8 @@ constexpr int rows_of_cta(bool many_parts) {
   return kSumThreads / kSumLanes / groups_of(many_parts);
 }
 
-template <class Element>
 struct RowParts {
-  const Element* out;  // rows of parts are aligned to 16 bytes
+  const float* out;  // rows of parts are aligned to 32 bytes
   std::int64_t out_stride;
   const float* lse;
   std::int64_t lse_stride;
@@ -75,12 +75,11 @@ struct SumOfParts {
     for (float& column : columns) column *= factor;
   }
 
-  template <class Element>
-  __device__ __forceinline__ void add(float lse, const Eight<Element>& values) {
+  __device__ __forceinline__ void add(float lse, const Eight<float>& values) {
     const float weight = lse == -INFINITY ? 0.0f : __expf(lse - max);
     sum += weight;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) columns[i] += weight * static_cast<float>(values.values[i]);
+    for (int i = 0; i < 8; ++i) columns[i] += weight * values.values[i];
   }
 
   /// With what the other groups of a warp have.
@@ -100,16 +99,15 @@ struct SumOfParts {
 };
 
 /// This thread's columns, by whole warps: a thread without a row has no parts.
-template <bool kManyParts, class Element>
-__device__ __forceinline__ SumOfParts sum_of(const RowParts<Element>& parts,
-                                             std::int32_t value_dim) {
+template <bool kManyParts>
+__device__ __forceinline__ SumOfParts sum_of(const RowParts& parts, std::int32_t value_dim) {
   constexpr int kGroups = groups_of(kManyParts), kAtOnce = kManyParts ? 8 : 4;
   const int group = static_cast<int>(threadIdx.x) / kSumLanes % kGroups;
-  const Element* out = parts.out + (sum_column() < value_dim ? sum_column() : 0);
+  const float* out = parts.out + (sum_column() < value_dim ? sum_column() : 0);
   SumOfParts total;
   for (int first = group; first < parts.count; first += kGroups * kAtOnce) {
     float lse[kAtOnce];
-    Eight<Element> values[kAtOnce];
+    Eight<float> values[kAtOnce];
     float most = total.max;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
@@ -118,7 +116,7 @@ __device__ __forceinline__ SumOfParts sum_of(const RowParts<Element>& parts,
       values[i] = {};
       if (part < parts.count) {
         lse[i] = parts.lse[part * parts.lse_stride];
-        values[i] = *reinterpret_cast<const Eight<Element>*>(out + part * parts.out_stride);
+        values[i] = *reinterpret_cast<const Eight<float>*>(out + part * parts.out_stride);
       }
     }
 #pragma unroll
