@@ -13,9 +13,9 @@ FLUSH_BYTES = 256 << 20  # several times the L2 of any GPU
 # To spend on warming up, and on the repeats of one measurement. 60 to 90 ms after large problems begin, an H200 reaches
 # the limit of its power and lowers its clock, by 3 to 15 %. A median of 25 to 125 ms after, as that of
 # triton.testing.do_bench, has either clock by chance.
-WARM_UP_SECONDS, SECONDS = 0.015, 0.03
-# Under load: the second half counts.
-LOAD_SECONDS = 0.6
+WARM_UP_SECONDS, SECONDS = 0.025, 0.03
+# Under load: the second half counts. Then the GPU rests, lest the next measurement begins with less power to spend.
+LOAD_SECONDS, REST_AFTER_LOAD_SECONDS = 0.6, 1.0
 # Before each measurement the GPU rests, so that what ran just before does not decide at which clock it starts.
 REST_SECONDS = 0.25
 WARM_UP, FEWEST, MOST = 3, 5, 100
@@ -53,6 +53,7 @@ class Timer:
         repeats = max(FEWEST, int(1e3 * LOAD_SECONDS / milliseconds))
         events = [self._enqueue(call, index % num_sets) for index in range(repeats)]
         torch.cuda.synchronize()
+        time.sleep(REST_AFTER_LOAD_SECONDS)
         return _median(events[repeats // 2 :])
 
     def _repeated(self, call: Call, num_sets: int) -> float:
