@@ -10,15 +10,17 @@ from typing import Any, NamedTuple
 import torch
 
 FLUSH_BYTES = 256 << 20  # several times the L2 of any GPU
-# To spend on warming up, and on the repeats of one measurement. 60 to 90 ms after large problems begin, an H200 reaches
-# the limit of its power and lowers its clock, by 3 to 15 %. A median of 25 to 125 ms after, as that of
-# triton.testing.do_bench, has either clock by chance.
-WARM_UP_SECONDS, SECONDS = 0.025, 0.03
-# Under load: the second half counts. Then the GPU rests, lest the next measurement begins with less power to spend.
-LOAD_SECONDS, REST_AFTER_LOAD_SECONDS = 0.6, 1.0
-# Before each measurement the GPU rests, so that what ran just before does not decide at which clock it starts.
-REST_SECONDS = 0.25
-WARM_UP, FEWEST, MOST = 3, 5, 100
+# 25 to 100 ms after large problems begin, depending on where its control loop is, an H200 finds that they take more
+# power than its limit and lowers the clock, by 3 to 15 %. So a measurement is over 25 ms after it began; a median of 25
+# to 125 ms after, as that of triton.testing.do_bench, has either clock by chance.
+WARM_UP_SECONDS, SECONDS = 0.005, 0.02
+# The better one counts: the other one may have met a clock that was still rising, or a limit set before.
+GOES = 2
+REST_SECONDS = 0.2  # before each, so that what ran just before does not decide at which clock it starts
+# Under load: the second half counts.
+LOAD_SECONDS = 0.6
+WARM_UP, FEWEST, MOST = 1, 3, 100
+CPU_SECONDS, CPU_FEWEST = 0.03, 5
 
 Call = Callable[[int], Any]  # runs on one set of inputs, given by its number
 
@@ -33,10 +35,12 @@ class Timer:
 
     def __init__(self, device: str) -> None:
         self._device = device
-        self._flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device=device) if device == "cuda" else None
+        if device == "cuda":
+            self._flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device=device)
+            self._flush_milliseconds = min(self._once(lambda _: self._flush.zero_(), 0) for _ in range(3))
 
     def milliseconds(self, call: Call, num_sets: int = 1, calls_in_graph: int = 0) -> float:
-        """Median of one call; each repeat has another set of inputs and starts with a flushed L2.
+        """Median of one call at full clock; each repeat has another set of inputs and starts with a flushed L2.
 
         calls_in_graph  if not 0, a CUDA graph of so many calls is replayed, each on another set; still of one call
         """
@@ -49,26 +53,28 @@ class Timer:
 
     def milliseconds_under_load(self, call: Call, num_sets: int = 1) -> float:
         """The same when calls have followed each other for so long that the power limit has set the clock."""
-        milliseconds = max(self._once(call, 0), 1e-3)
-        repeats = max(FEWEST, int(1e3 * LOAD_SECONDS / milliseconds))
-        events = [self._enqueue(call, index % num_sets) for index in range(repeats)]
-        torch.cuda.synchronize()
-        time.sleep(REST_AFTER_LOAD_SECONDS)
-        return _median(events[repeats // 2 :])
+        times = self._times(call, num_sets, max(FEWEST, self._repeats(LOAD_SECONDS, self._once(call, 0))))
+        return statistics.median(times[len(times) // 2 :])
 
     def _repeated(self, call: Call, num_sets: int) -> float:
-        torch.cuda.synchronize()
-        time.sleep(REST_SECONDS)
         first = self._once(call, 0)
         second = self._once(call, 1 % num_sets)  # the first may compile
-        slow = second > 100
-        milliseconds = max(min(first, second), 1e-3)
-        for index in range(0 if slow else min(MOST, max(WARM_UP - 2, int(1e3 * WARM_UP_SECONDS / milliseconds)))):
-            self._enqueue(call, index % num_sets)
-        repeats = 3 if slow else min(MOST, max(FEWEST, int(1e3 * SECONDS / milliseconds)))
+        milliseconds = min(first, second)
+        warm_up = min(MOST, max(WARM_UP, self._repeats(WARM_UP_SECONDS, milliseconds)))
+        repeats = min(MOST, max(FEWEST, self._repeats(SECONDS, milliseconds)))
+        goes = 1 if second > 100 else GOES
+        return min(statistics.median(self._times(call, num_sets, warm_up + repeats)[warm_up:]) for _ in range(goes))
+
+    def _repeats(self, seconds: float, milliseconds: float) -> int:
+        return int(1e3 * seconds / (milliseconds + self._flush_milliseconds))
+
+    def _times(self, call: Call, num_sets: int, repeats: int) -> list[float]:
+        """Of calls one behind the other, after a rest."""
+        torch.cuda.synchronize()
+        time.sleep(REST_SECONDS)
         events = [self._enqueue(call, index % num_sets) for index in range(repeats)]
         torch.cuda.synchronize()
-        return _median(events)
+        return [start.elapsed_time(end) for start, end in events]
 
     def _once(self, call: Call, index: int) -> float:
         start, end = self._enqueue(call, index)
@@ -86,7 +92,7 @@ class Timer:
     def _cpu_milliseconds(self, call: Call) -> float:
         call(0)
         times: list[float] = []
-        while len(times) < FEWEST or (sum(times) < SECONDS and len(times) < MOST):
+        while len(times) < CPU_FEWEST or (sum(times) < CPU_SECONDS and len(times) < MOST):
             begin = time.perf_counter()
             call(0)
             times.append(time.perf_counter() - begin)
@@ -118,15 +124,11 @@ class Timer:
         return Ceilings(2 * n**3 / product / 1e9, 2 * source.nbytes / copy / 1e6)
 
 
-def _median(events: list[tuple[torch.cuda.Event, torch.cuda.Event]]) -> float:
-    return statistics.median(start.elapsed_time(end) for start, end in events)
-
-
 def _captured(call: Call, num_sets: int, calls: int) -> Callable[[], None]:
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        for index in range(WARM_UP):
-            call(index % num_sets)
+        for index in range(num_sets):
+            call(index)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -54,6 +54,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   if (thread < kBuckets) counts.bucket[thread] = 0;
   ptx::griddepcontrol_wait();
+  ptx::griddepcontrol_launch_dependents();  // whose CTAs come to the other SMs meanwhile, and wait
   __syncthreads();
   std::int32_t longest = 0;
   std::int32_t shortest = 0x7fffffff;
@@ -114,6 +115,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 __global__ void start_kernel(Progress* progress) {
   ptx::griddepcontrol_wait();
+  ptx::griddepcontrol_launch_dependents();
   *progress = {0, 1};
 }
 
