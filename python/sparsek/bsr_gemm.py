@@ -69,13 +69,15 @@ def multiply(
 ) -> Array | BSRMatrix:
     """`bsr_gemm` of an array or a BSRMatrix each; with `for_torch`, of torch tensors that no gradient flows through."""
     a_values, b_values = _values(a), _values(b)
+    c = None if c is None else _matrix("c", c)
     if out_pattern is not None:
         out_pattern = _matrix("out_pattern", out_pattern)
         if not isinstance(out_pattern, BSRMatrix):
             raise TypeError(f"out_pattern: expected a sparsek.BSRMatrix, got {type(out_pattern).__name__}")
     if not for_torch:
-        for name, array in (("a", a_values), ("b", b_values)):
-            frameworks.of(array, name).check_no_grad(name, array)
+        for name, operand in (("a", a), ("b", b), ("c", c)):
+            if operand is not None:
+                frameworks.of(_values(operand), name).check_no_grad(name, _values(operand))
     for name, operand in (("a", a), ("b", b)):
         if len(operand.shape) != 2:
             raise ValueError(f"{name}: expected 2 axes, got shape {tuple(operand.shape)}")
@@ -95,7 +97,6 @@ def multiply(
 
     if c is None and beta != 0:
         raise ValueError(f"c: expected a matrix for beta = {beta}, got None")
-    c = None if c is None else _matrix("c", c)
     if out is not None:
         out = _matrix("out", out)
         out_values = _values(out)

@@ -131,7 +131,10 @@ class Torch(Framework):
     def __init__(self) -> None:
         import torch
 
+        from . import _tangents
+
         self._torch = torch
+        self._have_tangents = _tangents.have_tangents
         self.empty_like = torch.empty_like  # for the native code, without a Python call in between
         self._dtypes = {
             name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "int32", "int64", "uint8")
@@ -189,6 +192,10 @@ class Torch(Framework):
             raise NotImplementedError(
                 f"{name}: expected a tensor that needs no gradient, got requires_grad=True; "
                 "sparsek.torch has gradients, or call under torch.no_grad() or pass a detached tensor"
+            )
+        if self._have_tangents(array):
+            raise NotImplementedError(
+                f"{name}: expected a tensor without a tangent, got one: no forward-mode derivatives"
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 import sparsek
 from sparsek import BlockMask, attention
@@ -116,6 +117,15 @@ def test_gradients_are_refused_not_lost():
         attention(q, k.requires_grad_(), v)
     with torch.no_grad():
         assert attention(q, k, v).shape == q.shape
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # by torch
+def test_tangents_are_refused_not_lost():
+    q, k, v = (torch.from_numpy(x) for x in arrays())
+    with forward_ad.dual_level():
+        assert attention(q, k, v).shape == q.shape
+        with pytest.raises(NotImplementedError, match=r"v: .*without a tangent"):
+            attention(q, k, forward_ad.make_dual(v, v))
 
 
 def test_gpu_backend_declines_cpu_arrays_with_a_reason():

@@ -105,6 +105,18 @@ def test_c_may_be_out(backend, rng):
     reference.assert_close(c, expected, lowprec)
 
 
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+def test_gradients_are_refused_not_lost(name, rng):
+    a, _ = sparse(rng, 2, 2, (16, 16), 0.5, torch.float32, "cpu")
+    operands = {"a": a, "b": dense(rng, 32, 5, torch.float32, "cpu"), "c": dense(rng, 32, 5, torch.float32, "cpu")}
+    values = operands[name].values if name == "a" else operands[name]
+    values.requires_grad_()
+    with pytest.raises(NotImplementedError, match=rf"{name}: .*needs no gradient.*requires_grad=True"):
+        bsr_gemm(**operands, beta=2.0)
+    values.requires_grad_(False)
+    assert bsr_gemm(**operands, beta=2.0).shape == (32, 5)
+
+
 @pytest.mark.parametrize("backend", ON_EACH)
 def test_empty_sides(backend):
     device, dtype = device_of(backend), widest_dtype(backend)

@@ -80,6 +80,24 @@ def test_attention(name, device, rng):
         assert np.array_equal(library.numpy(array), given)
 
 
+@pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+@pytest.mark.parametrize(("name", "device"), LIBRARIES)
+def test_empty_arrays(name, device, layout):
+    """Some libraries give an array without elements strides of 0, which no check may mind."""
+    library = Library(name, device)
+
+    def array(*shape):
+        shape = (shape[0], shape[2], shape[1], shape[3]) if layout == "bhsd" else shape
+        return library.array(np.zeros(shape, np.float16))
+
+    some, no_keys = array(2, 5, 4, 64), array(2, 0, 4, 64)
+    for q, kv in ((array(2, 0, 4, 64), some), (array(0, 5, 4, 64), array(0, 5, 4, 64)), (some, no_keys)):
+        out, lse = attention(q, kv, kv, layout=layout, return_lse=True)
+        assert out.shape == q.shape
+        assert not library.numpy(out).any()
+        assert np.isneginf(library.numpy(lse)).all()
+
+
 @pytest.mark.parametrize(("name", "device"), LIBRARIES)
 def test_bsr_gemm(name, device, rng):
     library = Library(name, device)

@@ -6,6 +6,7 @@ import pytest
 import reference
 import torch
 from attention_cases import CASES, dense_mask, inputs, make_mask
+from torch.autograd import forward_ad
 from torch_helpers import DEVICES, Largest, normal, qkv, some_mask, sparse
 
 import sparsek.torch
@@ -169,6 +170,29 @@ def test_second_derivatives_are_refused(rng):
     (gradient,) = torch.autograd.grad(sparsek.torch.attention(q, k, v).square().sum(), q, create_graph=True)
     with pytest.raises(NotImplementedError, match=r"sparsek.torch.attention: expected a first derivative"):
         gradient.sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # by torch
+def test_forward_mode_derivatives_are_refused(rng):
+    """They would be zero without a word."""
+    q, k, v = qkv(rng)
+    weight, x = sparse(rng, 32, 32), normal(rng, 32, 5)
+    refused = pytest.raises(NotImplementedError, match=r"sparsek.torch.\w+: expected tensors without tangents")
+    for function, tensor in (
+        (lambda q: sparsek.torch.attention(q, k, v), q),
+        (lambda v: sparsek.torch.attention(q, k, v, return_lse=True)[1], v),
+        (lambda x: sparsek.torch.bsr_gemm(weight, x), x),
+        (lambda values: sparsek.torch.bsr_gemm(weight.with_values(values), x), weight.values),
+        (lambda c: sparsek.torch.bsr_gemm(weight, x, beta=1.0, c=c), x),
+    ):
+        with refused:
+            torch.func.jvp(function, (tensor,), (tensor,))
+        with forward_ad.dual_level(), refused:
+            function(forward_ad.make_dual(tensor, tensor))
+        with forward_ad.dual_level():
+            function(tensor)
+    with refused:
+        torch.func.jvp(torch.vmap(lambda q: sparsek.torch.attention(q, k, v)), (q[None],), (q[None],))
 
 
 # Products

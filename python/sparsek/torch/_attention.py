@@ -12,7 +12,16 @@ from .._mask_lists import Grid
 from ..attention import _LAYOUTS, _window, attend
 from ..block_mask import BlockMask
 from ._attention_backward import attention_backward
-from ._dispatch import LIBRARY, autocast_dtype, cast, check_tensor, define, refuse_second_derivatives, runs_directly
+from ._dispatch import (
+    LIBRARY,
+    autocast_dtype,
+    cast,
+    check_tensor,
+    define,
+    refuse_second_derivatives,
+    refuse_tangents,
+    runs_directly,
+)
 
 _MASK = "Tensor? indices, Tensor? offsets, Tensor? counts, Tensor? bitmap_indices, Tensor? bitmaps, SymInt[] mask_sizes"
 _RULES = "bool causal, SymInt? left, SymInt? right, float? scale, bool heads_first"
@@ -62,13 +71,15 @@ def attention(
 
     Raises:
         ValueError, TypeError: an argument is wrong; the message names it, what was expected and what was given.
-        NotImplementedError: no backend takes the problem; `out` or `return_weights` while tracing or with a gradient.
+        NotImplementedError: no backend takes the problem; `out` or `return_weights` while tracing or with a gradient;
+            a forward-mode derivative.
 
     Source: the backward formulas are those of Dao et al., FlashAttention (arXiv:2205.14135), section B.4, unfused.
     """
     dtype = autocast_dtype(check_tensor("q", q))
     if dtype is not None:
         q, k, v = (cast(check_tensor(name, x), dtype) for name, x in (("q", q), ("k", k), ("v", v)))
+    refuse_tangents("attention", q, k, v)
     if runs_directly(q, k, v):
         return attend(
             q, k, v, mask, causal, window, scale, layout, return_lse, return_weights, out, backend, for_torch=True

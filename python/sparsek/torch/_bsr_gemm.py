@@ -11,7 +11,16 @@ from .. import bsr_gemm as _native_bsr_gemm
 from .. import frameworks
 from ..bsr_gemm import _matrix, multiply
 from ..bsr_matrix import BSRMatrix
-from ._dispatch import LIBRARY, autocast_dtype, cast, check_tensor, define, refuse_second_derivatives, runs_directly
+from ._dispatch import (
+    LIBRARY,
+    autocast_dtype,
+    cast,
+    check_tensor,
+    define,
+    refuse_second_derivatives,
+    refuse_tangents,
+    runs_directly,
+)
 from ._structures import DENSE, NUM_FLAT, flatten, schema, transpose, unflatten
 
 _OPERANDS = f"Tensor a, {schema('a')}, Tensor b, {schema('b')}, {schema('out')}"
@@ -56,14 +65,17 @@ def bsr_gemm(
 
     Raises:
         ValueError, TypeError: an argument is wrong; the message names it, what was expected and what was given.
-        NotImplementedError: no backend takes the problem; or `out` while tracing or with a gradient.
+        NotImplementedError: no backend takes the problem; `out` while tracing or with a gradient; a forward-mode
+            derivative.
     """
     a, b = _operand("a", a), _operand("b", b)
     c = None if c is None else _operand("c", c)
     dtype = autocast_dtype(_values(a))
     if dtype is not None:
         a, b, c = (_cast(x, dtype) for x in (a, b, c))
-    if runs_directly(*[_values(x) for x in (a, b, c) if x is not None]):
+    tensors = [_values(x) for x in (a, b, c) if x is not None]
+    refuse_tangents("bsr_gemm", *tensors)
+    if runs_directly(*tensors):
         return multiply(a, b, out_pattern, alpha, c, beta, out, out_dtype, backend, for_torch=True)
 
     if out is not None:

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._tangents import have_tangents
+
 _PLAIN = {torch.Tensor, torch.nn.Parameter}
 _is_compiling = torch.compiler.is_compiling
 _num_dispatch_modes = torch._C._len_torch_dispatch_stack
@@ -63,6 +65,14 @@ def define(schema: str, kernel: Any, fake: Any) -> None:
     for key in ("CPU", "CUDA"):
         LIBRARY.impl(name, kernel, key)
     torch.library.register_fake(f"sparsek::{name}", fake, lib=LIBRARY)
+
+
+def refuse_tangents(operation: str, *tensors: Tensor) -> None:
+    """Raises NotImplementedError for a forward-mode derivative, which autograd would lose."""
+    if have_tangents(*tensors):
+        raise NotImplementedError(
+            f"sparsek.torch.{operation}: expected tensors without tangents, it has no forward-mode derivatives"
+        )
 
 
 def refuse_second_derivatives(operation: str) -> None:
