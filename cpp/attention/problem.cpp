@@ -15,6 +15,7 @@ void check_outputs(const AttentionArgs& args) {
   check_same_dtype("out", args.out, "q", q.dtype);
   check_same_device("out", args.out.device, "q", q.device);
   check_contiguous_last_axis("out", args.out);
+  check_own_elements("out", args.out);
   check_extent("out", args.out, 0, "batch", q.shape[0], "q");
   check_extent("out", args.out, 1, "length", q.shape[1], "q");
   check_extent("out", args.out, 2, "number of heads", q.shape[2], "q");

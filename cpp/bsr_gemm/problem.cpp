@@ -119,6 +119,7 @@ Problem make_problem(const BsrGemmArgs& args) {
           to_string(out.dtype));
   check_same_device("b", b.device, "a", a.device);
   check_same_device("out", out.device, "a", a.device);
+  check_own_elements("out", out);
   require_value(std::isfinite(args.alpha), "alpha: expected a finite number, got ", args.alpha);
   require_value(std::isfinite(args.beta), "beta: expected a finite number, got ", args.beta);
   if (args.beta != 0) {

@@ -29,6 +29,15 @@ void check_contiguous_last_axis(const char* name, const TensorView& tensor) {
                 ": expected a contiguous last axis (stride 1), got stride ", tensor.stride[last]);
 }
 
+void check_own_elements(const char* name, const TensorView& tensor) {
+  if (tensor.num_elements() == 0) return;
+  for (int axis = 0; axis < tensor.rank; ++axis) {
+    require_value(tensor.shape[axis] == 1 || tensor.stride[axis] != 0, name,
+                  ": expected memory for each element, got stride 0 on axis ", axis, " of shape ",
+                  ShapeOf{tensor});
+  }
+}
+
 void check_same_dtype(const char* name, const TensorView& tensor, const char* expected_name,
                       DType expected) {
   require(tensor.dtype == expected, ErrorKind::invalid_type, name, ": expected the dtype of ",

@@ -10,6 +10,9 @@ void check_tensor(const char* name, const TensorView& tensor, int rank);
 /// Last axis contiguous (or at most one element long).
 void check_contiguous_last_axis(const char* name, const TensorView& tensor);
 
+/// An output: each element has memory of its own (no axis of stride 0).
+void check_own_elements(const char* name, const TensorView& tensor);
+
 void check_same_dtype(const char* name, const TensorView& tensor, const char* expected_name,
                       DType expected);
 void check_same_device(const char* name, Device device, const char* expected_name, Device expected);

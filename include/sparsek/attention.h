@@ -26,7 +26,7 @@ struct AttentionArgs {
   TensorView q;    // (B, Sq, Hq, D)   float16, bfloat16; float32 on the CPU
   TensorView k;    // (B, Sk, Hkv, D)
   TensorView v;    // (B, Sk, Hkv, Dv)
-  TensorView out;  // (B, Sq, Hq, Dv)  written, q's dtype
+  TensorView out;  // (B, Sq, Hq, Dv)  written, q's dtype; its memory is not that of q, k or v
   TensorView lse;  // (B, Hq, Sq)      written if given: natural log of the sum of exp(scale * q.k),
                    // float32
   TensorView weights;  // (B, Hq, Sq, Sk)  written if given: the softmax probabilities, q's dtype

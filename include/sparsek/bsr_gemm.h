@@ -38,7 +38,8 @@ struct MatrixOperand {
 ///   dense x dense -> dense.
 ///
 /// float16 and bfloat16 (float32 on the CPU too), accumulated in float32; out has the inputs' dtype
-/// or float32, and c has out's dtype. c may be out itself.
+/// or float32, and c has out's dtype. c may be out itself, a and b
+/// may not.
 struct BsrGemmArgs {
   MatrixOperand a;
   MatrixOperand b;

@@ -14,3 +14,20 @@ def integer(name: str, value: Any, least: int = 1) -> int:
     if number < least:
         raise ValueError(f"{name}: expected at least {least}, got {number}")
     return number
+
+
+def number(name: str, value: Any) -> float:
+    """The number that a caller gave; raises TypeError where it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: expected a number, got {value!r}") from None
+
+
+def backend_name(value: Any) -> str:
+    """The name that a caller gave, empty for None; raises TypeError for anything else."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise TypeError(f"backend: expected a name of sparsek.backends() or None, got {value!r}")
+    return value

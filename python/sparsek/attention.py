@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _core, frameworks
+from ._arguments import backend_name, number
 from .block_mask import BlockMask
 
 Array = Any
@@ -46,7 +47,7 @@ def attention(
         layout: "bshd" as above, or "bhsd" for (B, H, S, D) arrays, PyTorch's order; also that of the result.
         return_lse: also return the natural logarithm of the softmax's denominator, float32 (B, Hq, Sq).
         return_weights: also return the softmax probabilities, q's dtype, (B, Hq, Sq, Sk): O(Sq * Sk) memory.
-        out: (B, Sq, Hq, Dv) array to write the result to.
+        out: (B, Sq, Hq, Dv) array to write the result to. It shares no memory with q, k or v.
         backend: a name from `sparsek.backends()`; by default the first that takes the problem.
 
     Returns:
@@ -127,9 +128,9 @@ def attend(
         bool(causal),
         left,
         right,
-        None if scale is None else float(scale),
+        None if scale is None else number("scale", scale),
         layout == "bhsd",
-        backend or "",
+        backend_name(backend),
         for_torch,
         library,
         library.exchange,
@@ -155,6 +156,6 @@ def _window(window: Any) -> tuple[int | None, int | None]:
             continue
         if isinstance(side, bool) or not hasattr(side, "__index__"):
             raise TypeError(f"window: expected integers or None, got {window!r}")
-        if side < 0:
-            raise ValueError(f"window: expected left and right >= 0, got {window!r}")
+        if not 0 <= side < 1 << 63:
+            raise ValueError(f"window: expected left and right >= 0 and below 2^63, got {window!r}")
     return left, right

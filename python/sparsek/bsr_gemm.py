@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from . import _core, frameworks
+from ._arguments import backend_name, number
 from .bsr_matrix import BSRMatrix
 
 Array = Any
@@ -36,7 +37,8 @@ def bsr_gemm(
         alpha: factor of the product.
         c: (M, N) of the result's dtype, dense, or a BSRMatrix of the pattern's structure; read if beta != 0.
         beta: factor of c.
-        out: where to write: a dense (M, N) array, or with `out_pattern` a BSRMatrix of its structure. May be c.
+        out: where to write: a dense (M, N) array, or with `out_pattern` a BSRMatrix of its structure. May be c, and
+            shares no memory with a or b.
         out_dtype: a's dtype by default, or float32. Sums are always in float32.
         backend: a name from `sparsek.backends()`; by default the first that takes the problem.
 
@@ -122,12 +124,12 @@ def multiply(
         None if c is None or beta == 0 else _native(c),
         None if out is None else _native(out),
         dtype,
-        float(alpha),
-        float(beta),
+        number("alpha", alpha),
+        number("beta", beta),
         a._plan(right=False) if planned and isinstance(a, BSRMatrix) else None,
         b._plan(right=True) if planned and isinstance(b, BSRMatrix) else None,
         out._plan(right=False) if planned and out_pattern is not None else None,
-        backend or "",
+        backend_name(backend),
         like,
         library,
         library.exchange,

@@ -49,7 +49,10 @@ def test_head_dim_too_large_lists_every_backends_reason():
         ({"layout": "sbhd"}, ValueError, r'layout: expected "bshd" or "bhsd", got \'sbhd\''),
         ({"window": 3}, TypeError, r"window: expected \(left, right\) or None, got 3"),
         ({"window": (1, 2, 3)}, TypeError, r"window: expected \(left, right\)"),
-        ({"window": (-1, 0)}, ValueError, r"window: expected left and right >= 0, got \(-1, 0\)"),
+        ({"window": (-1, 0)}, ValueError, r"window: expected left and right >= 0 .*, got \(-1, 0\)"),
+        ({"window": (0, 1 << 63)}, ValueError, r"window: expected left and right .* below 2\^63, got \(0, 9223"),
+        ({"scale": "half"}, TypeError, r"scale: expected a number, got 'half'"),
+        ({"backend": 3}, TypeError, r"backend: expected a name .* or None, got 3"),
         ({"window": (1.5, 0)}, TypeError, r"window: expected integers or None"),
         ({"scale": float("nan")}, ValueError, r"scale: expected a finite number, got nan"),
         ({"backend": "fast"}, ValueError, r'backend: expected one of sm90, wmma, sm90_unfused, cpu, got "fast"'),
@@ -59,6 +62,13 @@ def test_head_dim_too_large_lists_every_backends_reason():
 def test_options(arguments, kind, message):
     with pytest.raises(kind, match=message):
         attention(*arrays(), **arguments)
+
+
+def test_out_with_one_place_for_several_elements():
+    q, k, v = arrays()
+    one_head = torch.zeros(2, 8, 1, 16).expand(2, 8, 4, 16)
+    with pytest.raises(ValueError, match=r"out: expected memory for each element, got stride 0 on axis 2 of shape"):
+        attention(*(torch.from_numpy(x) for x in (q, k, v)), out=one_head)
 
 
 def test_no_array():

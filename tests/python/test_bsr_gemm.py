@@ -212,6 +212,13 @@ def errors(rng):
     y = dense(rng, 48, 64, torch.float32, "cpu")
     odd, _ = sparse(rng, 8, 4, (8, 16), 0.5, torch.float32, "cpu")
     return [
+        (
+            lambda: bsr_gemm(a, x, out=torch.zeros(48, 1).expand(48, 20)),
+            ValueError,
+            r"out: expected memory for each element, got stride 0 on axis 1",
+        ),
+        (lambda: bsr_gemm(a, x, alpha="two"), TypeError, r"alpha: expected a number, got 'two'"),
+        (lambda: bsr_gemm(a, x, backend=3), TypeError, r"backend: expected a name .* or None, got 3"),
         (lambda: bsr_gemm(a, x[:60]), ValueError, r"b: expected 64 rows \(the columns of a\), got shape \(60, 20\)"),
         (lambda: bsr_gemm(y, x[:60]), ValueError, r"b: expected 64 rows \(the columns of a\), got shape \(60, 20\)"),
         (lambda: bsr_gemm(a, x, beta=1.0), ValueError, r"c: expected a matrix for beta = 1.0, got None"),
@@ -239,7 +246,7 @@ def errors(rng):
     ]
 
 
-@pytest.mark.parametrize("number", range(16))
+@pytest.mark.parametrize("number", range(19))
 def test_errors(number, rng):
     call, kind, message = errors(rng)[number]
     with pytest.raises(kind, match=message):

@@ -12,7 +12,8 @@ namespace {
 
 /// Arguments that are right; nothing is ever read through them.
 struct Sound {
-  std::vector<float> memory = std::vector<float>(64);
+  std::vector<float> memory = std::vector<float>(1024);
+  std::size_t used = 0;
   AttentionArgs args;
 
   Sound() {
@@ -22,7 +23,8 @@ struct Sound {
     args.out = view({2, 8, 4, 32});
   }
   TensorView view(std::initializer_list<std::int64_t> shape) {
-    return contiguous_view(memory.data(), DType::float32, {}, shape);
+    used += 16;  // each begins elsewhere
+    return contiguous_view(memory.data() + used % memory.size(), DType::float32, {}, shape);
   }
 };
 
@@ -89,6 +91,8 @@ void test_errors() {
               });
   check_error(__LINE__, value, "out: expected value dim 32 (that of v), got 16",
               [](Sound& s) { s.args.out = s.view({2, 8, 4, 16}); });
+  check_error(__LINE__, value, "out: expected memory for each element, got stride 0 on axis 1",
+              [](Sound& s) { s.args.out.stride[1] = 0; });
   check_error(__LINE__, value, "window: expected left >= 0 or unbounded, got left -3",
               [](Sound& s) { s.args.window_left = -3; });
   check_error(__LINE__, value, "q: expected an address, got null",

@@ -13,7 +13,8 @@ namespace {
 
 /// Arguments of a (64, 32) x (32, 48) that are right; nothing is ever read through them.
 struct Sound {
-  std::vector<float> memory = std::vector<float>(64);
+  std::vector<float> memory = std::vector<float>(1024);
+  std::size_t used = 0;
   std::vector<std::int64_t> offsets = std::vector<std::int64_t>(65);
   std::vector<std::int32_t> columns = std::vector<std::int32_t>(64);
   BsrGemmArgs args;
@@ -24,14 +25,18 @@ struct Sound {
     args.out = dense(64, 48);
   }
   TensorView dense(std::int64_t rows, std::int64_t cols) {
-    return contiguous_view(memory.data(), DType::float32, {}, {rows, cols});
+    return contiguous_view(place(), DType::float32, {}, {rows, cols});
+  }
+  float* place() {
+    used += 16;  // each begins elsewhere
+    return memory.data() + used % memory.size();
   }
   BsrMatrixView sparse(std::int64_t rows, std::int64_t cols, std::int64_t block_rows,
                        std::int64_t block_cols) {
     BsrMatrixView matrix;
     matrix.rows = rows;
     matrix.cols = cols;
-    matrix.values = contiguous_view(memory.data(), DType::float32, {}, {3, block_rows, block_cols});
+    matrix.values = contiguous_view(place(), DType::float32, {}, {3, block_rows, block_cols});
     matrix.row_offsets = offsets.data();
     matrix.col_indices = columns.data();
     return matrix;
@@ -79,6 +84,8 @@ void test_errors() {
               [](Sound& s) { s.args.b = s.dense(40, 48); });
   check_error(__LINE__, value, "out: expected shape (64, 48), got (64, 40)",
               [](Sound& s) { s.args.out = s.dense(64, 40); });
+  check_error(__LINE__, value, "out: expected memory for each element, got stride 0 on axis 0",
+              [](Sound& s) { s.args.out.dense.stride[0] = 0; });
   check_error(__LINE__, value, "a: expected a block shape from 1x1 to 256x256, got 257x8",
               [](Sound& s) { s.args.a = s.sparse(257, 32, 257, 8); });
   check_error(__LINE__, value, "a: expected rows that are a multiple of the block's 16, got 60",
