@@ -156,6 +156,8 @@ def _window(window: Any) -> tuple[int | None, int | None]:
             continue
         if isinstance(side, bool) or not hasattr(side, "__index__"):
             raise TypeError(f"window: expected integers or None, got {window!r}")
-        if not 0 <= side < 1 << 63:
-            raise ValueError(f"window: expected left and right >= 0 and below 2^63, got {window!r}")
+        if side < 0:
+            raise ValueError(f"window: expected left and right >= 0, got {window!r}")
+        if side >= 1 << 63:
+            raise ValueError(f"window: expected left and right below 2^63, got {window!r}")
     return left, right

@@ -77,9 +77,9 @@ def multiply(
         if not isinstance(out_pattern, BSRMatrix):
             raise TypeError(f"out_pattern: expected a sparsek.BSRMatrix, got {type(out_pattern).__name__}")
     if not for_torch:
-        for name, operand in (("a", a), ("b", b), ("c", c)):
-            if operand is not None:
-                frameworks.of(_values(operand), name).check_no_grad(name, _values(operand))
+        for name, array in (("a", a_values), ("b", b_values), ("c", None if c is None else _values(c))):
+            if array is not None:
+                frameworks.of(array, name).check_no_grad(name, array)
     for name, operand in (("a", a), ("b", b)):
         if len(operand.shape) != 2:
             raise ValueError(f"{name}: expected 2 axes, got shape {tuple(operand.shape)}")

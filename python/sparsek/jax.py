@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import _core, _jax_call, frameworks
+from ._arguments import backend_name
 from ._jax_call import Call, attributes, jax
 from ._mask_arrays import Arrays
 from .attention import _LAYOUTS, _window
@@ -117,7 +118,7 @@ def attention(
         window_left=-1 if left is None else int(left),
         window_right=-1 if right is None else int(right),
         scale=1 / math.sqrt(head_dim) if scale is None else scale,
-        backend=backend or "",
+        backend=backend_name(backend),
     )
     arrays = [q, k, v]
     if mask is not None:
@@ -235,7 +236,7 @@ def bsr_gemm(
         reordered=reordered,
         alpha=float(alpha),
         beta=float(beta),
-        backend=backend or "",
+        backend=backend_name(backend),
     )
     arrays = [values, _jax_call.wide("row_offsets", matrix.row_offsets), matrix.col_indices]
     arrays += [matrix.value_indices] if reordered else []

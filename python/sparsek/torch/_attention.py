@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._arguments import backend_name
 from .._mask_arrays import Arrays
 from .._mask_lists import Grid
 from ..attention import _LAYOUTS, _window, attend
@@ -103,7 +104,7 @@ def attention(
         right,
         scale,
         layout == "bhsd",
-        backend or "",
+        backend_name(backend),
     )
     return (result, lse) if return_lse else result
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .. import bsr_gemm as _native_bsr_gemm
 from .. import frameworks
+from .._arguments import backend_name
 from ..bsr_gemm import _matrix, multiply
 from ..bsr_matrix import BSRMatrix
 from ._dispatch import (
@@ -99,7 +100,7 @@ def bsr_gemm(
         None if c is None else _values(c),
         beta,
         out_dtype,
-        backend or "",
+        backend_name(backend),
     )
     return result if out_pattern is None else out_pattern.with_values(result)
 

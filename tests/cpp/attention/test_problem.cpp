@@ -12,8 +12,7 @@ namespace {
 
 /// Arguments that are right; nothing is ever read through them.
 struct Sound {
-  std::vector<float> memory = std::vector<float>(1024);
-  std::size_t used = 0;
+  std::vector<float> memory = std::vector<float>(64);
   AttentionArgs args;
 
   Sound() {
@@ -23,8 +22,7 @@ struct Sound {
     args.out = view({2, 8, 4, 32});
   }
   TensorView view(std::initializer_list<std::int64_t> shape) {
-    used += 16;  // each begins elsewhere
-    return contiguous_view(memory.data() + used % memory.size(), DType::float32, {}, shape);
+    return contiguous_view(memory.data(), DType::float32, {}, shape);
   }
 };
 
