@@ -4,6 +4,7 @@
 
 #include "attention/backends.h"
 #include "attention/problem.h"
+#include "core/checks.h"
 #include "core/message.h"
 
 namespace sparsek {
@@ -14,6 +15,18 @@ namespace {
 
 const attn::AttentionBackend& select(const Problem& problem, const AttentionArgs& args) {
   return select_backend("attention", attn::backends(), problem, args.backend);
+}
+
+/// What is written while q, k and v are read lies elsewhere.
+void check_outputs_apart(const AttentionArgs& args) {
+  const auto check = [&](const char* name, const TensorView& output) {
+    check_apart(name, output, "q", args.q);
+    check_apart(name, output, "k", args.k);
+    check_apart(name, output, "v", args.v);
+  };
+  check("out", args.out);
+  if (args.lse.given()) check("lse", args.lse);
+  if (args.weights.given()) check("weights", args.weights);
 }
 
 }  // namespace
@@ -35,6 +48,7 @@ void attention(const AttentionArgs& args, const std::function<void*(std::size_t)
   const Problem problem = attn::make_problem(args);
   const attn::AttentionBackend& backend = select(problem, args);
   if (args.out.num_elements() == 0) return;
+  check_outputs_apart(args);
   const std::size_t needed = backend.workspace_bytes(problem);
   if (needed == 0) return backend.run(problem, args);
 

@@ -4,6 +4,7 @@
 
 #include "bsr_gemm/backends.h"
 #include "bsr_gemm/problem.h"
+#include "core/checks.h"
 
 namespace sparsek {
 namespace {
@@ -17,6 +18,12 @@ void check_workspace(const void* workspace, std::size_t needed) {
                 " bytes of device memory, got null");
   require_value(reinterpret_cast<std::uintptr_t>(workspace) % 256 == 0,
                 "workspace: expected an address that is a multiple of 256, got ", workspace);
+}
+
+/// What is written while a and b are read lies elsewhere. (c is read where out is written.)
+void check_out_apart(const BsrGemmArgs& args) {
+  check_apart("out", args.out.values(), "a", args.a.values());
+  check_apart("out", args.out.values(), "b", args.b.values());
 }
 
 }  // namespace
@@ -41,6 +48,7 @@ std::size_t bsr_gemm_workspace_bytes(const BsrGemmArgs& args) {
 
 void bsr_gemm(const BsrGemmArgs& args) {
   const bsr::Problem problem = bsr::make_problem(args);
+  check_out_apart(args);
   const bsr::BsrGemmBackend& backend = select(problem, args);
   const std::size_t needed = backend.workspace_bytes(problem);
   if (needed > 0) {
@@ -54,6 +62,7 @@ void bsr_gemm(const BsrGemmArgs& args) {
 void bsr_gemm(const BsrGemmArgs& args, const std::function<void*(std::size_t)>& allocate) {
   bsr::Problem problem = bsr::make_problem(args);
   problem.workspace_offered = true;
+  check_out_apart(args);
   const bsr::BsrGemmBackend& backend = select(problem, args);
   const std::size_t needed = backend.workspace_bytes(problem);
   if (needed == 0) return backend.run(problem, args);

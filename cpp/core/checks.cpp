@@ -5,6 +5,33 @@
 #include "core/message.h"
 
 namespace sparsek {
+namespace {
+
+/// Where the elements of a tensor lie, of which there is one at least.
+struct Extent {
+  std::uintptr_t first;
+  std::uintptr_t last;
+  bool has_gaps;
+
+  explicit Extent(const TensorView& tensor) {
+    std::int64_t before = 0, behind = 0;
+    for (int axis = 0; axis < tensor.rank; ++axis) {
+      const std::int64_t length = (tensor.shape[axis] - 1) * tensor.stride[axis];
+      (length < 0 ? before : behind) += length;
+    }
+    const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
+    const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
+    first = address + static_cast<std::uintptr_t>(before * size);
+    last = address + static_cast<std::uintptr_t>(behind * size);
+    has_gaps = behind - before + 1 != tensor.num_elements();
+  }
+  bool holds_an_end_of(const Extent& other) const {
+    const auto holds = [&](std::uintptr_t at) { return first <= at && at <= last; };
+    return !has_gaps && (holds(other.first) || holds(other.last));
+  }
+};
+
+}  // namespace
 
 void check_tensor(const char* name, const TensorView& tensor, int rank) {
   require_value(tensor.rank == rank, name, ": expected ", rank, " axes, got shape ",
@@ -36,6 +63,16 @@ void check_own_elements(const char* name, const TensorView& tensor) {
                   ": expected memory for each element, got stride 0 on axis ", axis, " of shape ",
                   ShapeOf{tensor});
   }
+}
+
+void check_apart(const char* name, const TensorView& output, const char* input_name,
+                 const TensorView& input) {
+  if (output.num_elements() == 0 || input.num_elements() == 0) return;
+  const Extent of_output(output), of_input(input);
+  require_value(of_output.first != of_input.first && !of_output.holds_an_end_of(of_input) &&
+                    !of_input.holds_an_end_of(of_output),
+                name, ": expected memory that is not ", input_name, "'s, got address ", output.data,
+                ", ", input_name, " is at ", input.data);
 }
 
 void check_same_dtype(const char* name, const TensorView& tensor, const char* expected_name,

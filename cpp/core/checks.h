@@ -13,6 +13,11 @@ void check_contiguous_last_axis(const char* name, const TensorView& tensor);
 /// An output: each element has memory of its own (no axis of stride 0).
 void check_own_elements(const char* name, const TensorView& tensor);
 
+/// An output, where it is written: not in the memory of an input, as far as first and last elements
+/// show. (Arguments that are only asked about may have made-up addresses.)
+void check_apart(const char* name, const TensorView& output, const char* input_name,
+                 const TensorView& input);
+
 void check_same_dtype(const char* name, const TensorView& tensor, const char* expected_name,
                       DType expected);
 void check_same_device(const char* name, Device device, const char* expected_name, Device expected);

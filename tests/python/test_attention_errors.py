@@ -71,6 +71,27 @@ def test_out_with_one_place_for_several_elements():
         attention(*(torch.from_numpy(x) for x in (q, k, v)), out=one_head)
 
 
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+def test_out_in_the_memory_of_an_input(name):
+    arrays = dict(zip("qkv", (np.ones((1, 8, 4, 16), np.float32) for _ in range(3)), strict=True))
+    with pytest.raises(ValueError, match=rf"out: expected memory that is not {name}'s, got address 0x"):
+        attention(**arrays, out=arrays[name])
+
+
+def test_out_that_meets_an_input():
+    memory = np.ones((1, 12, 4, 16), np.float32)
+    q, k = (np.ones((1, 8, 4, 16), np.float32) for _ in range(2))
+    with pytest.raises(ValueError, match=r"out: expected memory that is not v's"):
+        attention(q, k, memory[:, :8], out=memory[:, 4:])
+
+
+def test_out_beside_the_inputs():
+    tokens = np.ones((2, 8, 4, 4, 16), np.float32)
+    tokens[:, :, 3] = 0
+    attention(tokens[:, :, 0], tokens[:, :, 1], tokens[:, :, 2], out=tokens[:, :, 3])
+    assert np.allclose(tokens, 1)
+
+
 def test_no_array():
     q, k, v = arrays()
     with pytest.raises(TypeError, match=r"q: expected an array .*, got list"):

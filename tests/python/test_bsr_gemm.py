@@ -211,11 +211,23 @@ def errors(rng):
     x = dense(rng, 64, 20, torch.float32, "cpu")
     y = dense(rng, 48, 64, torch.float32, "cpu")
     odd, _ = sparse(rng, 8, 4, (8, 16), 0.5, torch.float32, "cpu")
+    square, _ = sparse(rng, 4, 4, (16, 16), 0.5, torch.float32, "cpu")
+    square_x = dense(rng, 64, 64, torch.float32, "cpu")
     return [
         (
             lambda: bsr_gemm(a, x, out=torch.zeros(48, 1).expand(48, 20)),
             ValueError,
             r"out: expected memory for each element, got stride 0 on axis 1",
+        ),
+        (
+            lambda: bsr_gemm(square, square_x, out=square_x),
+            ValueError,
+            r"out: expected memory that is not b's, got address 0x",
+        ),
+        (
+            lambda: bsr_gemm(square_x, square_x.clone(), out=square_x.T),
+            ValueError,
+            r"out: expected memory that is not a's, got address 0x",
         ),
         (lambda: bsr_gemm(a, x, alpha="two"), TypeError, r"alpha: expected a number, got 'two'"),
         (lambda: bsr_gemm(a, x, backend=3), TypeError, r"backend: expected a name .* or None, got 3"),

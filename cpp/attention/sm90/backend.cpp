@@ -137,10 +137,11 @@ void run(const Problem& asked, const AttentionArgs& asked_args) {
   const Choice choice = choose(p);
   if (log_enabled()) log_once(cat("attention sm90 ", to_string(choice)));
   const Params params = make_params(p, args, choice);
+  const int first = choice.num_ctas * choice.kernel->teams;
   if (choice.counted && p.has_mask) {
-    order_tiles(params, choice.kernel->tile_q, stream);
+    order_tiles(params, choice.kernel->tile_q, first, stream);
   } else if (choice.counted) {
-    start_tiles(params.schedule, stream);
+    start_tiles(params.schedule, first, stream);
   }
   choice.kernel->launch(p.dtype, params, choice.num_ctas, stream);
   if (choice.shares.tiles > 0) {

@@ -11,8 +11,9 @@ namespace {
 
 template <class C>
 constexpr Kernel row(double cost = 1) {
-  return {C::kHeadDim, C::kValueDim, C::kTileQ, C::kTileKv, C::kStages, C::kCtasPerSm, C::kTeams,
-          C::kLists,   C::kPacks,    C::kSlabK, C::kSlabV,  cost,       &launch<C>};
+  return {C::kHeadDim,   C::kValueDim,     C::kTileQ, C::kTileKv, C::kStages,
+          C::kCtasPerSm, C::kTilesAtATime, C::kLists, C::kPacks,  C::kJoins,
+          C::kSlabK,     C::kSlabV,        cost,      &launch<C>};
 }
 
 // By head_dim: the first that is wide enough has the least to fill with zeros. With lists, the
@@ -22,6 +23,7 @@ constexpr Kernel kKernels[] = {
     row<Dense64>(),
     row<Dense64Wide>(1.02),
     row<Dense64Small>(1.25),
+    row<Dense64Joined>(1.2),
     row<Dense96>(),
     row<Dense96Small>(1.15),
     row<Dense128>(),
@@ -56,12 +58,6 @@ bool is_wide_enough(const Kernel& kernel, const Problem& p) {
   return kernel.head_dim >= p.head_dim && kernel.value_dim >= p.value_dim;
 }
 
-bool takes(const Kernel& kernel, const Problem& p) {
-  if (!is_wide_enough(kernel, p)) return false;
-  if (kernel.lists != p.has_mask || kernel.packs != (p.packed_heads > 1)) return false;
-  return !p.has_mask || p.packed_heads > 1 || p.q_block % kernel.tile_q == 0;
-}
-
 std::int64_t tiles_of(const Kernel& kernel, const Problem& p) {
   const std::int64_t rows_of_tile = kernel.tile_q / p.packed_heads * p.packed_heads;
   return ceil_div(p.q_len, rows_of_tile);
@@ -70,6 +66,26 @@ std::int64_t tiles_of(const Kernel& kernel, const Problem& p) {
 /// Q tiles that the chip computes at a time.
 std::int64_t slots_of(const Kernel& kernel, const Problem& p) {
   return std::int64_t{std::max(1, p.device.num_sms)} * kernel.ctas_per_sm * kernel.teams;
+}
+
+/// That a tile may read.
+std::int64_t keys_of_tile(const Problem& p, std::int64_t rows) {
+  const std::int64_t queries = ceil_div(rows, p.packed_heads);
+  const std::int64_t seen = std::min(p.kv_len, p.band.end_shift - p.band.begin_shift + queries - 1);
+  return p.has_mask ? std::min(seen, p.listed_keys) : seen;
+}
+
+// With fewer keys two teams gain less than joining what they have costs.
+constexpr std::int64_t kLeastKeysOfJoined = 768;
+
+bool takes(const Kernel& kernel, const Problem& p) {
+  if (!is_wide_enough(kernel, p)) return false;
+  if (kernel.joins && (tiles_of(kernel, p) * p.num_q_heads * p.batch > slots_of(kernel, p) ||
+                       keys_of_tile(p, kernel.tile_q) < kLeastKeysOfJoined)) {
+    return false;
+  }
+  if (kernel.lists != p.has_mask || kernel.packs != (p.packed_heads > 1)) return false;
+  return !p.has_mask || p.packed_heads > 1 || p.q_block % kernel.tile_q == 0;
 }
 
 /// The kernel for parts of the keys and packed heads.
@@ -124,13 +140,7 @@ constexpr std::int64_t kLeastListedKeysOfPart = 256, kLeastSavedByParts = 640 * 
 constexpr std::int64_t kMostPartsOfTile = 32;  // each adds to the sum
 // Nor is less than this of the chip won by it; and more parts have to win something too.
 constexpr double kLeastGainOfSplit = 1.25, kLeastGainOfMoreParts = 1.05;
-
-/// That a tile may read.
-std::int64_t keys_of_tile(const Problem& p, std::int64_t rows) {
-  const std::int64_t queries = ceil_div(rows, p.packed_heads);
-  const std::int64_t seen = std::min(p.kv_len, p.band.end_shift - p.band.begin_shift + queries - 1);
-  return p.has_mask ? std::min(seen, p.listed_keys) : seen;
-}
+constexpr double kGainOfJoined = 1.3;  // of an SM's two teams for a tile over one, about
 
 /// Of a part.
 std::int64_t least_keys(const Problem& p, const Kernel& kernel) {
@@ -153,7 +163,8 @@ void share_keys(const Problem& p, Choice* choice) {
                                         : shared.kernel->tile_kv;
   const std::int64_t steps = ceil_div(keys, keys_of_step);
   double least = busy(choice->num_tiles, {}, slots_of(*choice->kernel, p), 1) *
-                 (p.packed_heads > 1 ? kLeastGainOfMoreParts : kLeastGainOfSplit);
+                 (p.packed_heads > 1 ? kLeastGainOfMoreParts : kLeastGainOfSplit) *
+                 (choice->kernel->joins ? kGainOfJoined : 1.0);
   const auto consider = [&](std::int64_t of, std::int64_t parts) {
     if (parts < 2) return;
     const Shares shares{static_cast<std::int32_t>(of), parts, entries_of_step(p, *shared.kernel)};
@@ -191,7 +202,7 @@ void share_lists(const Problem& p, Choice* choice) {
   const std::int64_t parts = std::min({slots / tiles, keys / least, kMostPartsOfTile});
   if (parts < 2) return;
   // The teams that have tiles are alone on their SMs, and faster than in a round.
-  const std::int64_t saved = keys * (parts - 1) / parts * kernel.head_dim / kernel.teams;
+  const std::int64_t saved = keys * (parts - 1) / parts * kernel.head_dim * 2 / (kernel.teams + 1);
   if (choice->num_tiles > slots && saved < kLeastSavedByParts) return;
   choice->shares = {static_cast<std::int32_t>(tiles), parts, entries_of_step(p, kernel)};
 }
@@ -271,7 +282,7 @@ std::string to_string(const Choice& choice) {
       choice.counted && k.lists    ? "longest list first"
       : choice.section && !k.lists ? "longest first"
                                    : "in order",
-      " ctas=", choice.num_ctas,
+      k.joins ? " joined_teams=2" : "", " ctas=", choice.num_ctas,
       choice.shares.tiles > 0
           ? cat(" shared_tiles=", choice.shares.tiles, " parts=", choice.shares.parts.value())
           : "");

@@ -20,6 +20,7 @@ struct Kernel {
   int teams;  // q tiles that a CTA works at
   bool lists;
   bool packs;  // takes packed heads, and without lists too parts of a tile's keys
+  bool joins;  // two teams for each tile
   int box_columns_k;
   int box_columns_v;
   // Time of a tile's query against the first kernel of its head_dim, measured.

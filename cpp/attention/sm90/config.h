@@ -19,11 +19,12 @@ constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a 
 ///   teams                 q tiles that a CTA works at, each with a producer warp, consumers and
 ///                         a list of its own: as several CTAs, but for the producers' registers
 ///   packs                 the rows of a q tile may be packed heads (rows.h), and CTAs may share
-///   its
-///                         keys (shares.h), which with lists all kernels can
+///                         its keys (shares.h), which with lists all kernels can
+///   joins                 both teams work at one q tile, each at half of its keys, and join what
+///                         they have (join.cuh)
 template <int HeadDim, int ValueDim, int TileQ, int TileKv, int Stages, bool Lists,
           int CtasPerSm = 1, bool Overlap = CtasPerSm == 1, int Teams = 1, int StagesK = Stages,
-          bool Packs = false>
+          bool Packs = false, bool Joins = false>
 struct Config {
   static constexpr int kHeadDim = HeadDim;
   static constexpr int kValueDim = ValueDim;
@@ -39,6 +40,8 @@ struct Config {
   static constexpr bool kPacks = Packs;
   static constexpr bool kShares = Lists || Packs;
   static constexpr int kTeams = Teams;
+  static constexpr bool kJoins = Joins;
+  static constexpr int kTilesAtATime = Joins ? 1 : Teams;
   static constexpr int kConsumers = TileQ / 64;             // warpgroups of a team
   static constexpr int kAllConsumers = kConsumers * Teams;  // of the CTA
   // setmaxnreg moves registers from a whole warpgroup of producers to the consumers. Where they do
@@ -64,10 +67,15 @@ struct Config {
   static_assert(TileQ % 64 == 0 && TileKv % kGranule == 0 && TileKv <= 256);
   static_assert(StagesK <= Stages && (StagesK == Stages || Overlap));
   static_assert(kGranules <= 32, "one lane of the producer for each granule");
+  static_assert(!Joins || (Teams == 2 && !kShares));
 };
 
 /// Named barriers; 0 is __syncthreads.
 enum NamedBarrier : int { kTurn = 1 };  // kTurn + i: consumer i's turn at the tensor cores
+
+/// Where consumer `group` of either team joins what they have.
+template <class C>
+constexpr int kJoin = kTurn + C::kAllConsumers;
 
 /// A rescale of the output is put off until a row's maximum has grown by this power of two: the
 /// final division by the row's sum makes it exact, and 2^8 is far from float16's 65504.

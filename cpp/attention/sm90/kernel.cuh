@@ -9,6 +9,7 @@
 #include <cutlass/numeric_conversion.h>
 
 #include "attention/sm90/epilogue.cuh"
+#include "attention/sm90/join.cuh"
 #include "attention/sm90/mainloop.cuh"
 #include "attention/sm90/producer.cuh"
 #include "primitives/ptx.cuh"
@@ -44,7 +45,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
   }
   if constexpr (C::kPacks) clear_rows(storages[0], params.rows.of_tile);
   __syncthreads();
-  ptx::griddepcontrol_wait();
+  // The kernel that sets the progress lets this one come when all before it is complete, and is
+  // waited for by those who ask for their second tile.
+  if (params.schedule.progress == nullptr) ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
 
   if (warp_group == C::kAllConsumers) {
@@ -67,7 +70,16 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
       } else {
         consumer.set_zero(output);
       }
-      store<Element, C>(params, work, consumer.row(), output, softmax);
+      if constexpr (C::kJoins) {
+        auto& exchange = *reinterpret_cast<Exchange<C>*>(storages + C::kTeams);
+        if (team == 0) {
+          join<Element, C, 0>(params, exchange, work, consumer.row(), output, softmax);
+        } else {
+          join<Element, C, 1>(params, exchange, work, consumer.row(), output, softmax);
+        }
+      } else {
+        store<Element, C>(params, work, consumer.row(), output, softmax);
+      }
       consumer.finish_work();
     }
   }

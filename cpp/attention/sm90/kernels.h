@@ -9,11 +9,12 @@
 namespace sparsek::attn::sm90 {
 
 // head_dim, value_dim, tile_q, tile_kv, stages, lists, ctas_per_sm, overlap, teams, stages_k,
-// packs. docs/attention_sm90.md has the sweep behind each. Small: more CTAs where the chip is not
-// full.
+// packs, joins. docs/attention_sm90.md has the sweep behind each. Small: more CTAs where the chip
+// is not full.
 using Dense64 = Config<64, 64, 192, 128, 2, false>;
 using Dense64Wide = Config<64, 64, 256, 64, 4, false>;  // for lengths that 192 does not divide
 using Dense64Small = Config<64, 64, 128, 128, 2, false>;
+using Dense64Joined = Config<64, 64, 128, 64, 4, false, 1, true, 2, 4, false, true>;
 using Dense96 = Config<96, 96, 192, 112, 2, false>;
 using Dense96Small = Config<96, 96, 128, 128, 3, false>;
 using Dense128 = Config<128, 128, 192, 80, 2, false>;
@@ -50,11 +51,14 @@ using PackedLists256 = Config<256, 256, 64, 64, 2, true, 1, true, 1, 2, true>;
 template <class C>
 void launch(DType dtype, const Params& params, int num_ctas, cudaStream_t stream);
 
-/// Fills `schedule.order` with the q tiles, those with the longest lists first, unless they are
-/// about equal, and sets `schedule.progress` to the start. `tile_q`: queries of a tile.
-void order_tiles(const Params& params, int tile_q, cudaStream_t stream);
+// What is enqueued before it where `schedule.progress` is set, which it waits for after its first
+// q tiles only: these are the `first` ones of the schedule, a tile for each team.
 
-/// Sets `schedule.progress` to the start of tiles that are taken as they are numbered.
-void start_tiles(const Schedule& schedule, cudaStream_t stream);
+/// Fills `schedule.order` from place `first` on with the other tiles, those with the longest lists
+/// first, unless all are about equal, and sets `schedule.progress`. `tile_q`: queries of a tile.
+void order_tiles(const Params& params, int tile_q, int first, cudaStream_t stream);
+
+/// Sets `schedule.progress` to place `first`, for tiles that are taken as they are numbered.
+void start_tiles(const Schedule& schedule, int first, cudaStream_t stream);
 
 }  // namespace sparsek::attn::sm90

@@ -8,7 +8,8 @@ namespace sparsek::attn::sm90 {
 
 template <class Element, class C>
 void launch_for(const Params& params, int num_ctas, cudaStream_t stream) {
-  constexpr int kSmemBytes = C::kTeams * sizeof(Storage<Element, C>);
+  constexpr int kSmemBytes =
+      C::kTeams * sizeof(Storage<Element, C>) + (C::kJoins ? sizeof(Exchange<C>) : 0);
   // What an SM has, less the 1 KB that each CTA costs besides.
   static_assert((kSmemBytes + 1024) * C::kCtasPerSm <= 228 * 1024);
   auto* kernel = attention_kernel<Element, C>;

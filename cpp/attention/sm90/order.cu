@@ -41,7 +41,7 @@ __device__ int bucket_of(std::int32_t length, std::int32_t longest) {
 /// A counting sort by one CTA, stable, so that tiles of equal length stay beside their neighbours.
 /// Lists of about one length are left in order, which a look at them shows.
 __global__ void __launch_bounds__(kThreads, 1)
-    order_kernel(const __grid_constant__ Params params, std::int32_t tile_q) {
+    order_kernel(const __grid_constant__ Params params, std::int32_t tile_q, std::int32_t first) {
   __shared__ Counts counts;
   const Schedule& schedule = params.schedule;
   const int thread = static_cast<int>(threadIdx.x);
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   if (thread < kBuckets) counts.bucket[thread] = 0;
   ptx::griddepcontrol_wait();
-  ptx::griddepcontrol_launch_dependents();  // whose CTAs come to the other SMs meanwhile, and wait
+  ptx::griddepcontrol_launch_dependents();  // whose CTAs begin with their first tiles meanwhile
   __syncthreads();
   std::int32_t longest = 0;
   std::int32_t shortest = 0x7fffffff;
@@ -73,25 +73,25 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   longest = counts.longest;
   const bool ordered = counts.shortest < longest - longest / 4;
-  if (thread == 0) *schedule.progress = {0, ordered};
+  if (thread == 0) *schedule.progress = {first, ordered};
   if (!ordered) return;
 
-  for (std::int32_t place = thread; place < num_tiles; place += kThreads) {
+  for (std::int32_t place = first + thread; place < num_tiles; place += kThreads) {
     atomicAdd(&counts.bucket[bucket_of(length_of(params, tile_q, place), longest)], 1);
   }
   __syncthreads();
   if (thread == 0) {
-    std::int32_t sum = 0;
+    std::int32_t sum = first;
     for (int b = 0; b < kBuckets; ++b) {
       const std::int32_t count = counts.bucket[b];
       counts.bucket[b] = sum;
       sum += count;
     }
   }
-  for (std::int32_t first = 0; first < num_tiles; first += kThreads) {
+  for (std::int32_t begin = first; begin < num_tiles; begin += kThreads) {
     for (int i = thread; i < kWarps * kBuckets; i += kThreads) (&counts.warp[0][0])[i] = 0;
     __syncthreads();
-    const std::int32_t place = first + thread;
+    const std::int32_t place = begin + thread;
     const int bucket =
         place < num_tiles ? bucket_of(length_of(params, tile_q, place), longest) : kBuckets;
     const std::uint32_t same = __match_any_sync(~0u, bucket);
@@ -113,20 +113,22 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-__global__ void start_kernel(Progress* progress) {
+__global__ void start_kernel(Progress* progress, std::int32_t first) {
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
-  *progress = {0, 1};
+  *progress = {first, 1};
 }
 
 }  // namespace
 
-void start_tiles(const Schedule& schedule, cudaStream_t stream) {
-  launch_dependent("attention sm90: start", start_kernel, 1, 1, 0, stream, schedule.progress);
+void start_tiles(const Schedule& schedule, int first, cudaStream_t stream) {
+  launch_dependent("attention sm90: start", start_kernel, 1, 1, 0, stream, schedule.progress,
+                   first);
 }
 
-void order_tiles(const Params& params, int tile_q, cudaStream_t stream) {
-  launch_dependent("attention sm90: order", order_kernel, 1, kThreads, 0, stream, params, tile_q);
+void order_tiles(const Params& params, int tile_q, int first, cudaStream_t stream) {
+  launch_dependent("attention sm90: order", order_kernel, 1, kThreads, 0, stream, params, tile_q,
+                   first);
 }
 
 }  // namespace sparsek::attn::sm90

@@ -20,8 +20,9 @@ class Producer {
         slab_(lane_ / params.pieces.per_tile) {}
 
   __device__ __forceinline__ void run() {
-    TileScheduler scheduler(params_.schedule, team_ * gridDim.x + blockIdx.x,
-                            C::kTeams * gridDim.x);
+    const std::int32_t team = C::kJoins ? 0 : team_;
+    TileScheduler scheduler(params_.schedule, team * gridDim.x + blockIdx.x,
+                            C::kTilesAtATime * gridDim.x);
     next(scheduler);
     while (more_) {
       const QTile tile = next_;
@@ -85,10 +86,12 @@ class Producer {
     }
   }
 
-  /// The keys of a q tile, or this CTA's part of them.
+  /// The keys of a q tile, or this team's part of them.
   __device__ __forceinline__ KeyRange range_of(const KeyRange& visible, const QTile& tile) const {
+    if constexpr (C::kJoins) return share_of(visible, int{C::kTeams}, team_, C::kTileKv);
     if (!C::kShares || tile.part < 0) return visible;
-    return share_of(visible, params_.schedule.shares, tile.part, C::kTileKv);
+    const Divisor& parts = params_.schedule.shares.parts;
+    return share_of(visible, parts, tile.part % parts, C::kTileKv);
   }
 
   /// Where the keys end that some query of consumer warpgroup `lane` sees.

@@ -43,6 +43,26 @@ class RowSoftmax {
       sum_[r] += __shfl_xor_sync(~0u, sum_[r], 2);
     }
   }
+  /// After it: what a row has seen.
+  struct Seen {
+    float max;
+    float sum;
+  };
+  __device__ __forceinline__ Seen seen(int r) const { return {max_[r], sum_[r]}; }
+  /// After it: adds what another has seen of the row, of other keys. Returns by what O, this one's
+  /// and the other's, is to be multiplied before they are added.
+  struct Factors {
+    float own, other;
+  };
+  __device__ __forceinline__ Factors join(int r, const Seen& other) {
+    const float max = fmaxf(max_[r], other.max);
+    const float offset = max == -INFINITY ? 0.0f : max;
+    const Factors factors{ptx::exp2_approx((max_[r] - offset) * params_.scale_log2),
+                          ptx::exp2_approx((other.max - offset) * params_.scale_log2)};
+    sum_[r] = sum_[r] * factors.own + other.sum * factors.other;
+    max_[r] = max;
+    return factors;
+  }
   /// 0 for a row that saw no key.
   __device__ __forceinline__ float inverse_sum(int r) const {
     return max_[r] == -INFINITY ? 0.0f : 1.0f / sum_[r];

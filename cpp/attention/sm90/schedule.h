@@ -24,9 +24,10 @@ struct Schedule {
   bool alternate = false;
   // Where each team has its own tiles: the last of them, which teams share.
   Shares shares;
-  // Set on the GPU before the launch.
-  Progress* progress = nullptr;   // null: each CTA has its own tiles
-  std::int32_t* order = nullptr;  // num_tiles: the longest list first. Null: as they are numbered
+  // Set on the GPU by the kernel before.
+  Progress* progress = nullptr;  // null: each CTA has its own tiles
+  // num_tiles: behind a tile for each team the longest list first. Null: as they are numbered
+  std::int32_t* order = nullptr;
 };
 
 struct QTile {

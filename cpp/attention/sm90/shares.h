@@ -36,13 +36,12 @@ struct Share {
   std::int32_t end;
 };
 
-/// What part `part` of all has of `count`; the parts of a tile differ by one at most.
-SPARSEK_HOST_DEVICE inline Share share_of(std::int32_t count, const Shares& shares,
-                                          std::int32_t part) {
-  const std::int32_t of_tile = part % shares.parts;
-  const std::int32_t each = count / shares.parts, more = count % shares.parts;
-  const std::int32_t begin = each * of_tile + (of_tile < more ? of_tile : more);
-  return {begin, begin + each + (of_tile < more ? 1 : 0)};
+/// What the i-th of `parts` parts has of `count`; they differ by one at most.
+template <class Parts>
+SPARSEK_HOST_DEVICE Share share_of(std::int32_t count, const Parts& parts, std::int32_t i) {
+  const std::int32_t each = count / parts, more = count % parts;
+  const std::int32_t begin = each * i + (i < more ? i : more);
+  return {begin, begin + each + (i < more ? 1 : 0)};
 }
 
 /// Of a tile's list.
@@ -51,17 +50,19 @@ SPARSEK_HOST_DEVICE inline ListRange share_of(const ListRange& list, const Share
   const std::int64_t listed = list.end - list.begin;
   const std::int32_t step = shares.entries_of_step.value();
   const auto entries = static_cast<std::int32_t>(listed < kMostEntries ? listed : kMostEntries);
-  const Share share = share_of((entries + step - 1) / shares.entries_of_step, shares, part);
+  const Share share =
+      share_of((entries + step - 1) / shares.entries_of_step, shares.parts, part % shares.parts);
   const std::int64_t begin = list.begin + std::int64_t{share.begin} * step;
   const std::int64_t end = list.begin + std::int64_t{share.end} * step;
   return {begin < list.end ? begin : list.end, end < list.end ? end : list.end};
 }
 
-/// Of the keys that a tile sees, by steps of `tile_kv`.
-SPARSEK_HOST_DEVICE inline KeyRange share_of(const KeyRange& keys, const Shares& shares,
-                                             std::int32_t part, std::int32_t tile_kv) {
+/// The i-th of `parts` parts of the keys that a tile sees, by steps of `tile_kv`.
+template <class Parts>
+SPARSEK_HOST_DEVICE KeyRange share_of(const KeyRange& keys, const Parts& parts, std::int32_t i,
+                                      std::int32_t tile_kv) {
   const std::int32_t length = keys.end > keys.begin ? keys.end - keys.begin : 0;
-  const Share share = share_of((length + tile_kv - 1) / tile_kv, shares, part);
+  const Share share = share_of((length + tile_kv - 1) / tile_kv, parts, i);
   const std::int32_t end = keys.begin + share.end * tile_kv;
   return {keys.begin + share.begin * tile_kv, end < keys.end ? end : keys.end};
 }
