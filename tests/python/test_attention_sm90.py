@@ -90,6 +90,23 @@ def test_wide_tiles(head_dims, q_len, batch, band, rng):
     run_case(case, "sm90", torch.float16 if rng.random() < 0.5 else torch.bfloat16, rng)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("head_dims", [(64, 64), (40, 24)])
+@pytest.mark.parametrize(
+    ("q_len", "kv_len", "heads", "options"),
+    [
+        (1000, 1000, 12, {}),
+        (300, 1100, 32, {}),
+        (900, 800, 12, {"causal": True}),
+        (1000, 1000, 12, {"window": (700, 60)}),
+    ],
+)
+def test_two_teams_for_a_tile(q_len, kv_len, heads, options, head_dims, dtype, rng):
+    head_dim, value_dim = head_dims
+    case = Case("two teams", q_len, kv_len, 1, heads, heads // 4, head_dim=head_dim, value_dim=value_dim, **options)
+    run_case(case, "sm90", dtype, rng)
+
+
 @pytest.mark.parametrize("band", ["all", "causal", "window"])
 @pytest.mark.parametrize(("kv_block", "density", "partial"), [(128, 0.4, False), (32, 0.4, True), (16, 0.02, False)])
 def test_two_lists_in_a_cta(kv_block, density, partial, band, rng):

@@ -84,7 +84,7 @@ void test_choice() {
   check_choice(long_batch, 64, 64, 192, 128);
   long_batch.head_dim = long_batch.value_dim = 8;
   check_choice(long_batch, 64, 64, 192, 128);
-  check_choice(problem(64, 64, 1024), 64, 64, 128, 128);  // 96 tiles of 192 would leave SMs idle
+  check_choice(problem(64, 64, 1024), 64, 64, 128, 64);  // 96 tiles of 192 would leave SMs idle
   check_choice(problem(80, 80, 16384), 96, 96, 192, 112);
   check_choice(problem(80, 80, 1024), 96, 96, 128, 128);
   check_choice(problem(128, 128, 16384), 128, 128, 192, 80);
@@ -128,6 +128,7 @@ void test_choice() {
   heads.has_mask = true;
   heads.q_block = 128;
   check_choice(heads, 64, 64, 128, 64);
+  CHECK_EQ(sm90::choose(heads).kernel->teams, 2);
 
   Problem lists = problem(64, 64, 16384);
   lists.has_mask = true;
@@ -181,6 +182,39 @@ void test_choice() {
   CHECK(sm90::choose(problem(264, 264, 64)).kernel == nullptr);
 }
 
+/// Two teams for each q tile, in the shapes of tests/python/test_attention_sm90.py: where no CTA
+/// gets a second tile, and keys are many.
+void test_joined_teams() {
+  const auto joins = [](const Problem& p) { return sm90::choose(p).kernel->joins; };
+  const struct {
+    int q_len, kv_len, heads;
+    std::optional<std::int64_t> left, right;
+    bool causal;
+  } shapes[] = {{1000, 1000, 12, std::nullopt, std::nullopt, false},
+                {300, 1100, 32, std::nullopt, std::nullopt, false},
+                {900, 800, 12, std::nullopt, std::nullopt, true},
+                {1000, 1000, 12, 700, 60, false}};
+  for (const auto& shape : shapes) {
+    Problem p = problem(64, 64, shape.q_len);
+    p.kv_len = shape.kv_len;
+    p.num_q_heads = p.num_kv_heads = shape.heads;
+    p.band = make_band(shape.q_len, shape.kv_len, shape.causal, shape.left, shape.right);
+    CHECK(joins(p), shape.q_len, shape.kv_len);
+    CHECK(!sm90::choose(p).counted, shape.q_len, shape.kv_len);
+    CHECK_EQ(sm90::choose(p).num_ctas, (shape.q_len + 127) / 128 * shape.heads, shape.q_len);
+    p.head_dim = p.value_dim = 96;
+    CHECK(!joins(p), shape.q_len, shape.kv_len);
+  }
+  CHECK(joins(problem(64, 64, 1024)));
+  Problem p = problem(64, 64, 1024);
+  p.kv_len = 767;
+  p.band = make_band(1024, 767, false, std::nullopt, std::nullopt);
+  CHECK(!joins(p));
+  p = problem(64, 64, 1024);
+  p.num_q_heads = p.num_kv_heads = 17;  // 136 tiles
+  CHECK(!joins(p));
+}
+
 /// What the backend declines, and in which words.
 void test_reasons() {
   const auto reason = [](const Problem& p) {
@@ -227,6 +261,7 @@ void test_reasons() {
 
 int main() {
   test_choice();
+  test_joined_teams();
   test_packed_heads();
   test_reasons();
   return failures() != 0;

@@ -33,11 +33,10 @@ void test_parts_cover_the_keys(const Problem& p) {
     const KeyRange visible = visible_keys(p.band, begin, end);
     std::int32_t next = visible.begin;
     for (int i = 0; i < shares.parts.value(); ++i) {
-      const std::int32_t part = tile * shares.parts.value() + i;
-      const KeyRange range = share_of(visible, shares, part, tile_kv);
+      const KeyRange range = sm90::share_of(visible, shares.parts, i, tile_kv);
       if (range.begin >= range.end) continue;
-      CHECK_EQ(range.begin, next, tile, part);
-      CHECK((range.begin - visible.begin) % tile_kv == 0, tile, part);
+      CHECK_EQ(range.begin, next, tile, i);
+      CHECK((range.begin - visible.begin) % tile_kv == 0, tile, i);
       next = range.end;
     }
     CHECK(next == visible.end || visible.end < visible.begin, tile, next, visible.end);
@@ -79,6 +78,11 @@ void test_shares_without_lists() {
   batch.num_q_heads = batch.num_kv_heads = 3;
   check_shares(batch, 0, 0);
   check_shares(problem(64, 64, 1024), 0, 0);  // 128 tiles
+  batch = problem(64, 64, 1024);  // tiles of 128 by two teams each, or of 64 in two parts
+  batch.num_q_heads = batch.num_kv_heads = 12;
+  check_shares(batch, 0, 0);
+  batch.num_q_heads = batch.num_kv_heads = 8;
+  check_shares(batch, 128, 3);
   for (const std::int64_t q_len : {3, 200, 900}) {
     for (const std::int64_t kv_len : {100, 5000, 8192, 100003}) {
       for (const bool causal : {false, true}) {
@@ -191,7 +195,14 @@ void test_shares_of_the_last_round() {
   p.listed_keys = 1280;
   check_shares(p, 8, 5);
   p.num_q_heads = p.num_kv_heads = 100;
-  check_shares(p, 0, 0);  // 68 of 132 wait for none
+  check_shares(p, 0, 0);        // 68 of 132 wait for none
+  p = problem(128, 128, 8192);  // 2048 tiles for 396 teams
+  p.has_mask = true;
+  p.q_block = p.kv_block = 64;
+  p.listed_keys = 2048;
+  check_shares(p, 68, 5);
+  p.listed_keys = 1024;
+  check_shares(p, 0, 0);
 }
 
 /// The parts of a list are all of it, once, in whole steps.
