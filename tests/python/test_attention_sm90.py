@@ -107,6 +107,12 @@ def test_two_teams_for_a_tile(q_len, kv_len, heads, options, head_dims, dtype, r
     run_case(case, "sm90", dtype, rng)
 
 
+@pytest.mark.parametrize("head_dim", [64, 96, 128, 256])
+def test_two_rounds_of_unequal_tiles(head_dim, rng):
+    case = Case("two rounds", 1300, 1500, 1, 24, 8, head_dim=head_dim, causal=True)
+    run_case(case, "sm90", torch.float16, rng)
+
+
 @pytest.mark.parametrize("band", ["all", "causal", "window"])
 @pytest.mark.parametrize(("kv_block", "density", "partial"), [(128, 0.4, False), (32, 0.4, True), (16, 0.02, False)])
 def test_two_lists_in_a_cta(kv_block, density, partial, band, rng):

@@ -264,8 +264,12 @@ Choice choose(const Problem& p) {
   // With fewer tiles than teams, a tile for each CTA before any has two.
   choice.num_ctas = static_cast<int>(std::min(places, slots / choice.kernel->teams));
   const bool unequal = p.packed_heads == 1 && (p.has_mask || is_unequal(p));
-  choice.counted = unequal && choice.num_tiles > slots && (p.has_mask || choice.shares.tiles == 0);
   if (!p.has_mask && unequal) choice.section = section_of(p);
+  // Two rounds, there and back, the longest tiles of all first, come out even without a counter,
+  // which costs a kernel to set it.
+  const bool even = choice.section == p.num_q_heads * p.batch && choice.num_tiles <= 2 * slots;
+  choice.counted =
+      unequal && choice.num_tiles > slots && !even && (p.has_mask || choice.shares.tiles == 0);
   choice.keys_read_once = p.has_mask && choice.num_q_tiles == 1 && p.num_q_heads == p.num_kv_heads;
   choice.alternate = p.has_mask && bytes_of_kv_head(p) > kBytesInL2 / 2;
   if (choice.alternate && p.lists_of_kv_heads && p.num_q_heads > p.num_kv_heads) {

@@ -175,6 +175,19 @@ void test_choice() {
   CHECK_EQ(sm90::choose(causal).section, 0);
   causal.band = make_band(4096, 4096, true, std::nullopt, std::nullopt);
   CHECK_EQ(sm90::choose(causal).section, 16);
+  CHECK(sm90::choose(causal).counted);
+  causal.q_len = causal.kv_len = 2048;  // 176 tiles, of all heads together
+  causal.band = make_band(2048, 2048, true, std::nullopt, std::nullopt);
+  CHECK(!sm90::choose(causal).counted);
+  causal.num_q_heads = causal.num_kv_heads = 24;  // 264
+  CHECK(!sm90::choose(causal).counted);
+  causal.num_q_heads = causal.num_kv_heads = 25;
+  CHECK(sm90::choose(causal).counted);
+  causal.q_len = causal.kv_len = 640;
+  causal.num_q_heads = causal.num_kv_heads = 40;  // 32 together
+  causal.band = make_band(640, 640, true, std::nullopt, std::nullopt);
+  CHECK(sm90::choose(causal).counted);
+  causal.num_q_heads = causal.num_kv_heads = 16;
   causal.q_len = causal.kv_len = 131072;
   causal.band = make_band(131072, 131072, true, std::nullopt, std::nullopt);
   CHECK_EQ(sm90::choose(causal).section, causal.num_q_heads / causal.num_kv_heads);
