@@ -17,6 +17,7 @@ from sparsek import BlockMask, BSRMatrix, attention, bsr_gemm
 
 MASKS = ("dense", "causal", "window", "lists of 128", "lists of 64", "partial")
 LARGE = ("more tiles than CTAs", "more lists than CTAs")
+FULL = ("two rounds", "two teams")
 PACKED = ("packed heads", "packed heads with a list")
 DECODING = ("one query", "one query with a list", *PACKED)
 
@@ -35,15 +36,19 @@ def attention_reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, allow
 
 def attention_case(rng: np.random.Generator, backend: str, head_dim: int, kind: str) -> None:
     q_len, kv_len, heads, kv_heads = (300, 333, 4, 2)
-    if kind in LARGE:
+    if kind == LARGE[0]:  # nor are all heads visited together
+        q_len, kv_len, heads, kv_heads = (500, 500, 70, 70)
+    elif kind in (LARGE[1], FULL[0]):
         q_len, kv_len, heads, kv_heads = (2048, 2048, 10, 10)
+    elif kind == FULL[1]:
+        q_len, kv_len, heads, kv_heads = (20, 800, 100, 100)
     elif kind in DECODING:
         q_len, kv_len, heads, kv_heads = (5 if kind in PACKED else 1, 3333, 8, 2)
     q = half(rng, 1, q_len, heads, head_dim)
     k, v = (half(rng, 1, kv_len, kv_heads, head_dim) for _ in range(2))
     query, key = torch.arange(q_len)[:, None] + kv_len - q_len, torch.arange(kv_len)[None]
     allowed, options = torch.ones(q_len, kv_len, dtype=torch.bool), {}
-    if kind in ("causal", LARGE[0], DECODING[0], *PACKED):
+    if kind in ("causal", LARGE[0], FULL[0], DECODING[0], *PACKED):
         options["causal"] = True
         allowed &= key <= query
     if kind == "window":
@@ -134,7 +139,7 @@ def main(operations: list[str]) -> None:
     if "attention" in operations:
         for backend in ("sm90", "wmma"):
             for head_dim in (64, 128, 256):
-                for kind in (*MASKS, *LARGE, *DECODING):
+                for kind in (*MASKS, *LARGE, *FULL, *DECODING):
                     attention_case(rng, backend, head_dim, kind)
                     count += 1
     if "bsr_gemm" in operations:

@@ -73,7 +73,7 @@ struct Config {
 /// Named barriers; 0 is __syncthreads.
 enum NamedBarrier : int { kTurn = 1 };  // kTurn + i: consumer i's turn at the tensor cores
 
-/// Where consumer `group` of either team joins what they have.
+/// kJoin + i: where consumers i of both teams join what they have.
 template <class C>
 constexpr int kJoin = kTurn + C::kAllConsumers;
 

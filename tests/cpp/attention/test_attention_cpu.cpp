@@ -328,6 +328,23 @@ void test_declines() {
                run(c, inputs->args));
 }
 
+/// Outputs that lie where inputs are read.
+void test_outputs_apart() {
+  Case c;
+  c.q_len = c.kv_len = 4;
+  const auto inputs = make_inputs(c);
+  const Tensor out = poisoned_tensor(Tensor::layout(c.dtype, false, 1, 4, 1, 16));
+  AttentionArgs args = inputs->args;
+  args.out = out.view;
+  args.lse = contiguous_view(static_cast<float*>(args.v.data) + 60, DType::float32, {}, {1, 1, 4});
+  CHECK_THROWS(ErrorKind::invalid_value, "lse: expected memory that is not v's", attention(args));
+  args.lse = {};
+  args.out = args.q;
+  CHECK_THROWS(ErrorKind::invalid_value, "out: expected memory that is not q's", attention(args));
+  args.out = out.view;
+  attention(args);
+}
+
 }  // namespace
 
 int main() {
@@ -338,5 +355,6 @@ int main() {
   test_large_scores();
   test_allocator();
   test_declines();
+  test_outputs_apart();
   return failures() != 0;
 }
