@@ -16,10 +16,19 @@ import torch
 from sparsek import BlockMask, BSRMatrix, attention, bsr_gemm
 
 MASKS = ("dense", "causal", "window", "lists of 128", "lists of 64", "partial")
-LARGE = ("more tiles than CTAs", "more lists than CTAs")
-FULL = ("two rounds", "two teams")
-PACKED = ("packed heads", "packed heads with a list")
-DECODING = ("one query", "one query with a list", *PACKED)
+# q_len, kv_len, heads, kv_heads
+SMALL = (300, 333, 4, 2)
+SHAPES = {
+    "more tiles than CTAs": (500, 500, 70, 70),  # nor are all heads visited together
+    "more lists than CTAs": (2048, 2048, 10, 10),
+    "two rounds": (2048, 2048, 10, 10),
+    "two teams": (20, 800, 100, 100),
+    "one query": (1, 3333, 8, 2),
+    "one query with a list": (1, 3333, 8, 2),
+    "packed heads": (5, 3333, 8, 2),
+    "packed heads with a list": (5, 3333, 8, 2),
+}
+CAUSAL = ("causal", "more tiles than CTAs", "two rounds", "one query", "packed heads", "packed heads with a list")
 
 
 def half(rng: np.random.Generator, *shape: int) -> torch.Tensor:
@@ -35,20 +44,12 @@ def attention_reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, allow
 
 
 def attention_case(rng: np.random.Generator, backend: str, head_dim: int, kind: str) -> None:
-    q_len, kv_len, heads, kv_heads = (300, 333, 4, 2)
-    if kind == LARGE[0]:  # nor are all heads visited together
-        q_len, kv_len, heads, kv_heads = (500, 500, 70, 70)
-    elif kind in (LARGE[1], FULL[0]):
-        q_len, kv_len, heads, kv_heads = (2048, 2048, 10, 10)
-    elif kind == FULL[1]:
-        q_len, kv_len, heads, kv_heads = (20, 800, 100, 100)
-    elif kind in DECODING:
-        q_len, kv_len, heads, kv_heads = (5 if kind in PACKED else 1, 3333, 8, 2)
+    q_len, kv_len, heads, kv_heads = SHAPES.get(kind, SMALL)
     q = half(rng, 1, q_len, heads, head_dim)
     k, v = (half(rng, 1, kv_len, kv_heads, head_dim) for _ in range(2))
     query, key = torch.arange(q_len)[:, None] + kv_len - q_len, torch.arange(kv_len)[None]
     allowed, options = torch.ones(q_len, kv_len, dtype=torch.bool), {}
-    if kind in ("causal", LARGE[0], FULL[0], DECODING[0], *PACKED):
+    if kind in CAUSAL:
         options["causal"] = True
         allowed &= key <= query
     if kind == "window":
@@ -59,7 +60,8 @@ def attention_case(rng: np.random.Generator, backend: str, head_dim: int, kind: 
         if kind == "partial":
             listed = torch.from_numpy(rng.random((q_len, kv_len)) < 0.5)
         else:
-            density = 0.9 if kind in LARGE else 0.5  # lists about equal, so that the last tiles are shared
+            # Where there are more, lists about equal, so that the last tiles are shared.
+            density = 0.9 if kind == "more lists than CTAs" else 0.5
             blocks = torch.from_numpy(rng.random((-(-q_len // block), -(-kv_len // kv_block))) < density)
             listed = blocks.repeat_interleave(block, 0)[:q_len].repeat_interleave(kv_block, 1)[:, :kv_len]
         options["mask"] = BlockMask.from_dense(listed[None, None].cuda(), q_block=block, kv_block=kv_block)
@@ -139,7 +141,7 @@ def main(operations: list[str]) -> None:
     if "attention" in operations:
         for backend in ("sm90", "wmma"):
             for head_dim in (64, 128, 256):
-                for kind in (*MASKS, *LARGE, *FULL, *DECODING):
+                for kind in (*MASKS, *SHAPES):
                     attention_case(rng, backend, head_dim, kind)
                     count += 1
     if "bsr_gemm" in operations:

@@ -201,7 +201,8 @@ void share_lists(const Problem& p, Choice* choice) {
                choice->num_q_tiles > 1 ? 0 : kLeastListedKeysOfPart * 128 / kernel.head_dim);
   const std::int64_t parts = std::min({slots / tiles, keys / least, kMostPartsOfTile});
   if (parts < 2) return;
-  // The teams that have tiles are alone on their SMs, and faster than in a round.
+  // The teams that have tiles are alone on their SMs, and faster than in a round: of two or three
+  // measured, by about (teams + 1) / 2.
   const std::int64_t saved = keys * (parts - 1) / parts * kernel.head_dim * 2 / (kernel.teams + 1);
   if (choice->num_tiles > slots && saved < kLeastSavedByParts) return;
   choice->shares = {static_cast<std::int32_t>(tiles), parts, entries_of_step(p, kernel)};

@@ -195,8 +195,8 @@ void test_choice() {
   CHECK(sm90::choose(problem(264, 264, 64)).kernel == nullptr);
 }
 
-/// Two teams for each q tile, in the shapes of tests/python/test_attention_sm90.py: where no CTA
-/// gets a second tile, and keys are many.
+/// Two teams for each q tile, in the shapes of tests/python/test_attention_sm90_tiles.py: where no
+/// CTA gets a second tile, and keys are many.
 void test_joined_teams() {
   const auto joins = [](const Problem& p) { return sm90::choose(p).kernel->joins; };
   const struct {
@@ -226,6 +226,19 @@ void test_joined_teams() {
   p = problem(64, 64, 1024);
   p.num_q_heads = p.num_kv_heads = 17;  // 136 tiles
   CHECK(!joins(p));
+}
+
+/// Two even rounds, in the shape of tests/python/test_attention_sm90_tiles.py.
+void test_two_rounds() {
+  for (const int head_dim : {64, 96, 128, 256}) {
+    Problem p = problem(head_dim, head_dim, 1300);
+    p.kv_len = 1500;
+    p.num_q_heads = 24;
+    p.num_kv_heads = 8;
+    p.band = make_band(1300, 1500, true, std::nullopt, std::nullopt);
+    const sm90::Choice choice = sm90::choose(p);
+    CHECK(choice.num_tiles > 132 && !choice.counted, head_dim, choice.num_tiles);
+  }
 }
 
 /// What the backend declines, and in which words.
@@ -275,6 +288,7 @@ void test_reasons() {
 int main() {
   test_choice();
   test_joined_teams();
+  test_two_rounds();
   test_packed_heads();
   test_reasons();
   return failures() != 0;
