@@ -27,7 +27,7 @@ struct Workspace {
 };
 
 /// How a call reads its arrays and makes new ones: by the adapter of the library that the caller
-/// computes with (frameworks.py), or its exchange functions where it has some.
+/// computes with (frameworks), or its exchange functions where it has some.
 struct Caller {
   nb::handle library;
   const Exchange* exchange;
