@@ -9,8 +9,8 @@
 namespace sparsek::attn::sm90 {
 
 // head_dim, value_dim, tile_q, tile_kv, stages, lists, ctas_per_sm, overlap, teams, stages_k,
-// packs, joins. docs/attention_sm90.md has the sweep behind each. Small: more CTAs where the chip
-// is not full.
+// packs, joins. docs/attention_sm90_measurements.md has the sweep behind each. Small: more CTAs
+// where the chip is not full.
 using Dense64 = Config<64, 64, 192, 128, 2, false>;
 using Dense64Wide = Config<64, 64, 256, 64, 4, false>;  // for lengths that 192 does not divide
 using Dense64Small = Config<64, 64, 128, 128, 2, false>;

@@ -24,8 +24,8 @@ struct TileChoice {
 /// or two.
 constexpr int kStages256 = 4, kStages128 = 6, kStages64 = 8, kStages64OfTwo = 4;
 
-/// For `groups` of 128 rows and KernelKey::inner. docs/bsr_gemm_sm90.md has the measurements behind
-/// it.
+/// For `groups` of 128 rows and KernelKey::inner. docs/bsr_gemm_sm90_measurements.md has what is
+/// behind it.
 TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int inner, int num_sms);
 
 /// Whether the kernel for few columns (few_kernel.cuh) is the faster one, which reads the dense
