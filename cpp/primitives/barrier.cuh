@@ -46,6 +46,13 @@ __device__ inline void wait(const std::uint64_t* barrier, std::uint32_t phase) {
   }
 }
 
+/// The same by a whole warp. In a loop that each lane leaves by itself the compiler may lose sight
+/// of their being together, and with it all uniform registers of the kernel.
+__device__ inline void wait_as_warp(const std::uint64_t* barrier, std::uint32_t phase) {
+  while (!__all_sync(~0u, try_wait(barrier, phase))) {
+  }
+}
+
 /// Has the phase wait for so many bytes of TMA too; someone arrives after it.
 __device__ inline void expect(const std::uint64_t* barrier, std::uint32_t bytes) {
   asm volatile(

@@ -73,10 +73,6 @@ struct Config {
 /// Named barriers; 0 is __syncthreads.
 enum NamedBarrier : int { kTurn = 1 };  // kTurn + i: consumer i's turn at the tensor cores
 
-/// kJoin + i: where consumers i of both teams join what they have.
-template <class C>
-constexpr int kJoin = kTurn + C::kAllConsumers;
-
 /// A rescale of the output is put off until a row's maximum has grown by this power of two: the
 /// final division by the row's sum makes it exact, and 2^8 is far from float16's 65504.
 constexpr float kRescaleThreshold = 8.0f;

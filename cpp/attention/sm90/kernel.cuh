@@ -36,11 +36,14 @@ template <class Element, class C>
 __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
     attention_kernel(const __grid_constant__ Params params) {
   extern __shared__ char memory[];
-  auto* storages = reinterpret_cast<Storage<Element, C>*>(memory);  // of the teams
-  const int warp_group = cutlass::canonical_warp_group_idx();       // the last one is the producer
+  // Of the teams, and what they leave for each other where they join.
+  auto* storages = reinterpret_cast<Storage<Element, C>*>(memory);
+  auto& exchange = *reinterpret_cast<Exchange<C>*>(storages + C::kTeams);
+  const int warp_group = cutlass::canonical_warp_group_idx();  // the last one is the producer
 
   if (threadIdx.x == 0) {
     for (int team = 0; team < C::kTeams; ++team) storages[team].init(C::kConsumers * 4);
+    if constexpr (C::kJoins) exchange.init();
     cutlass::arch::fence_barrier_init();
   }
   if constexpr (C::kPacks) clear_rows(storages[0], params.rows.of_tile);
@@ -71,11 +74,11 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
         consumer.set_zero(output);
       }
       if constexpr (C::kJoins) {
-        auto& exchange = *reinterpret_cast<Exchange<C>*>(storages + C::kTeams);
+        const RingState<1> tile(consumer.work_state());
         if (team == 0) {
-          join<Element, C, 0>(params, exchange, work, consumer.row(), output, softmax);
+          join<Element, C, 0>(params, exchange, work, tile, consumer.row(), output, softmax);
         } else {
-          join<Element, C, 1>(params, exchange, work, consumer.row(), output, softmax);
+          join<Element, C, 1>(params, exchange, work, tile, consumer.row(), output, softmax);
         }
       } else {
         store<Element, C>(params, work, consumer.row(), output, softmax);

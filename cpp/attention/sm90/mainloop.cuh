@@ -160,6 +160,8 @@ class Consumer {
     storage_.ring_work.wait_full(work_state_);
     return storage_.work[work_state_.stage()];
   }
+  /// Counts the q tiles.
+  __device__ __forceinline__ const RingState<2>& work_state() const { return work_state_; }
   __device__ __forceinline__ void finish_work() {
     storage_.ring_work.arrive_empty(work_state_);
     work_state_.advance();
