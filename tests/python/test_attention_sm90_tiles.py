@@ -50,7 +50,17 @@ def test_two_teams_for_a_tile(q_len, kv_len, heads, options, head_dims, dtype, r
     run_case(case, "sm90", dtype, rng)
 
 
+@pytest.mark.parametrize(("heads", "kv_heads"), [(24, 8), (40, 40)])
 @pytest.mark.parametrize("head_dim", [64, 96, 128, 256])
-def test_two_rounds_of_unequal_tiles(head_dim, rng):
-    case = Case("two rounds", 1300, 1500, 1, 24, 8, head_dim=head_dim, causal=True)
+def test_two_rounds_of_unequal_tiles(head_dim, heads, kv_heads, rng):
+    q_len = 1300 if heads == 24 else 1000 if head_dim == 64 else 640
+    case = Case("two rounds", q_len, q_len + 200, 1, heads, kv_heads, head_dim=head_dim, causal=True)
     run_case(case, "sm90", torch.float16, rng)
+
+
+@pytest.mark.parametrize(("batch", "heads", "kv_heads"), [(1, 70, 70), (5, 24, 12)])
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_sections_of_unequal_tiles(head_dim, batch, heads, kv_heads, rng):
+    """More heads than are visited together, whose number their sections do not divide."""
+    case = Case("sections", 900, 900, batch, heads, kv_heads, head_dim=head_dim, causal=True)
+    run_case(case, "sm90", torch.bfloat16, rng)

@@ -111,12 +111,24 @@ std::int64_t bytes_of_kv_head(const Problem& p) {
 constexpr std::int64_t kMostHeadsOfSection = 32;
 
 /// Query heads whose q tiles are visited together, longest first, under a band that makes them
-/// unequal: many, for balance, but only as many as L2 holds.
+/// unequal: many, for balance, but only as many as L2 holds, and about as many in the last section
+/// as in the others, lest few heads' longest tiles are begun at the end.
 int section_of(const Problem& p) {
-  const std::int64_t kv_heads =
+  const std::int64_t kv_heads = p.num_kv_heads * p.batch;
+  const std::int64_t most =
       std::clamp<std::int64_t>(kBytesInL2 / bytes_of_kv_head(p), 1, kMostHeadsOfSection);
-  return static_cast<int>(
-      std::min<std::int64_t>(kv_heads * (p.num_q_heads / p.num_kv_heads), p.num_q_heads * p.batch));
+  const std::int64_t of_section = ceil_div(kv_heads, ceil_div(kv_heads, most));
+  return static_cast<int>(of_section * (p.num_q_heads / p.num_kv_heads));
+}
+
+// Of two rounds, which L2 holds while all of them is read twice.
+constexpr std::int64_t kMostBytesOfEvenRounds = std::int64_t{40} << 20;
+
+/// Two rounds of unequal tiles, which all heads together, the longest tiles first, there and back,
+/// make even.
+bool has_even_rounds(const Problem& p, std::int64_t tiles, std::int64_t slots) {
+  return tiles > slots && tiles <= 2 * slots &&
+         bytes_of_kv_head(p) * p.num_kv_heads * p.batch <= kMostBytesOfEvenRounds;
 }
 
 /// The share of the chip that works, on average, where a tile takes `steps`.
@@ -265,12 +277,14 @@ Choice choose(const Problem& p) {
   // With fewer tiles than teams, a tile for each CTA before any has two.
   choice.num_ctas = static_cast<int>(std::min(places, slots / choice.kernel->teams));
   const bool unequal = p.packed_heads == 1 && (p.has_mask || is_unequal(p));
-  if (!p.has_mask && unequal) choice.section = section_of(p);
-  // Two rounds, there and back, the longest tiles of all first, come out even without a counter,
-  // which costs a kernel to set it.
-  const bool even = choice.section == p.num_q_heads * p.batch && choice.num_tiles <= 2 * slots;
-  choice.counted =
-      unequal && choice.num_tiles > slots && !even && (p.has_mask || choice.shares.tiles == 0);
+  choice.counted = unequal && choice.num_tiles > slots && (p.has_mask || choice.shares.tiles == 0);
+  if (!p.has_mask && unequal) {
+    choice.section = section_of(p);
+    if (choice.counted && has_even_rounds(p, choice.num_tiles, slots)) {
+      choice.section = static_cast<int>(p.num_q_heads * p.batch);
+      choice.counted = false;  // nor is the kernel needed that sets the counter
+    }
+  }
   choice.keys_read_once = p.has_mask && choice.num_q_tiles == 1 && p.num_q_heads == p.num_kv_heads;
   choice.alternate = p.has_mask && bytes_of_kv_head(p) > kBytesInL2 / 2;
   if (choice.alternate && p.lists_of_kv_heads && p.num_q_heads > p.num_kv_heads) {

@@ -184,9 +184,16 @@ void test_choice() {
   causal.num_q_heads = causal.num_kv_heads = 25;
   CHECK(sm90::choose(causal).counted);
   causal.q_len = causal.kv_len = 640;
-  causal.num_q_heads = causal.num_kv_heads = 40;  // 32 together
+  causal.num_q_heads = causal.num_kv_heads = 40;  // 200, more heads than a section has else
   causal.band = make_band(640, 640, true, std::nullopt, std::nullopt);
+  CHECK(!sm90::choose(causal).counted);
+  CHECK_EQ(sm90::choose(causal).section, 40);
+  causal.q_len = causal.kv_len = 2048;
+  causal.band = make_band(2048, 2048, true, std::nullopt, std::nullopt);
   CHECK(sm90::choose(causal).counted);
+  CHECK_EQ(sm90::choose(causal).section, 20);  // not 32 and 8
+  causal.num_kv_heads = 20;
+  CHECK_EQ(sm90::choose(causal).section, 40);
   causal.num_q_heads = causal.num_kv_heads = 16;
   causal.q_len = causal.kv_len = 131072;
   causal.band = make_band(131072, 131072, true, std::nullopt, std::nullopt);
@@ -228,16 +235,32 @@ void test_joined_teams() {
   CHECK(!joins(p));
 }
 
-/// Two even rounds, in the shape of tests/python/test_attention_sm90_tiles.py.
-void test_two_rounds() {
+/// Two even rounds, and sections, in the shapes of tests/python/test_attention_sm90_tiles.py.
+void test_unequal_tiles() {
+  const auto causal = [](int head_dim, int q_len, int kv_len, int heads, int kv_heads) {
+    Problem p = problem(head_dim, head_dim, q_len);
+    p.kv_len = kv_len;
+    p.num_q_heads = heads;
+    p.num_kv_heads = kv_heads;
+    p.band = make_band(q_len, kv_len, true, std::nullopt, std::nullopt);
+    return p;
+  };
   for (const int head_dim : {64, 96, 128, 256}) {
-    Problem p = problem(head_dim, head_dim, 1300);
-    p.kv_len = 1500;
-    p.num_q_heads = 24;
-    p.num_kv_heads = 8;
-    p.band = make_band(1300, 1500, true, std::nullopt, std::nullopt);
-    const sm90::Choice choice = sm90::choose(p);
-    CHECK(choice.num_tiles > 132 && !choice.counted, head_dim, choice.num_tiles);
+    const int q_len = head_dim == 64 ? 1000 : 640;
+    for (const Problem& p :
+         {causal(head_dim, 1300, 1500, 24, 8), causal(head_dim, q_len, q_len + 200, 40, 40)}) {
+      const sm90::Choice choice = sm90::choose(p);
+      CHECK(choice.num_tiles > 132 && !choice.counted, head_dim, choice.num_tiles);
+    }
+  }
+  CHECK(!sm90::choose(causal(256, 896, 896, 37, 37)).counted);
+  CHECK(sm90::choose(causal(256, 896, 1300, 37, 37)).counted);  // K and V: 49 MB
+  for (const int head_dim : {64, 128}) {
+    CHECK_EQ(sm90::choose(causal(head_dim, 900, 900, 70, 70)).section, 24, head_dim);
+    Problem p = causal(head_dim, 900, 900, 24, 12);
+    p.batch = 5;
+    CHECK_EQ(sm90::choose(p).section, 60, head_dim);  // of 60 kv heads 30 and 30
+    CHECK(sm90::choose(p).counted, head_dim);
   }
 }
 
@@ -288,7 +311,7 @@ void test_reasons() {
 int main() {
   test_choice();
   test_joined_teams();
-  test_two_rounds();
+  test_unequal_tiles();
   test_packed_heads();
   test_reasons();
   return failures() != 0;
