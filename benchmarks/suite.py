@@ -205,6 +205,10 @@ def _dense() -> list[Case]:
         cases.append(AttentionCase(name, "long", 131072, 2048 // head_dim, head_dim, causal=True))
         # What the sparse cases of that length are a fraction of.
         cases.append(AttentionCase(name.removesuffix("/causal"), "long", 131072, 2048 // head_dim, head_dim))
+    # Heads that are no power of two, whose unequal tiles are harder to deal evenly.
+    for head_dim, length, heads in ((64, 1024, 40), (128, 1024, 33), (128, 4096, 20)):
+        name = f"attn/dense/d{head_dim}/s{length}/h{heads}/causal"
+        cases.append(AttentionCase(name, "attention", length, heads, head_dim, causal=True))
     gqa = {"heads": 32, "kv_heads": 8, "head_dim": 128}
     cases.append(AttentionCase("attn/dense/d128/s8192/gqa32x8/causal", "attention", 8192, **gqa, causal=True))
     for q_len, suffix in ((1, ""), (4, "/q4")):
