@@ -4,29 +4,10 @@
 #include <string>
 
 #include "attention/problem.h"
-#include "attention/sm90/kernels.h"
+#include "attention/sm90/kernel_table.h"
 #include "attention/sm90/shares.h"
 
 namespace sparsek::attn::sm90 {
-
-/// A compiled kernel, as a row of the table.
-struct Kernel {
-  int head_dim;
-  int value_dim;
-  int tile_q;
-  int tile_kv;
-  int stages;
-  int ctas_per_sm;
-  int teams;  // q tiles that a CTA works at
-  bool lists;
-  bool packs;  // takes packed heads, and without lists too parts of a tile's keys
-  bool joins;  // two teams for each tile
-  int box_columns_k;
-  int box_columns_v;
-  // Time of a tile's query against the first kernel of its head_dim, measured.
-  double cost;
-  void (*launch)(DType, const Params&, int num_ctas, cudaStream_t);
-};
 
 /// The kernel that a problem gets, and in which order its q tiles are visited.
 struct Choice {
