@@ -170,20 +170,21 @@ def test_result_does_not_depend_on_thread_count(rng):
     assert all(torch.equal(result, results[0]) for result in results)
 
 
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("backend", ["cpu", *ON_GPU])
-def test_empty(backend):
+def test_empty(backend, causal):
     device, dtype = device_of(backend), torch.float16
 
     def zeros(*shape):
         return torch.zeros(*shape, dtype=dtype, device=device)
 
-    for shape in ((2, 0, 4, 64), (0, 5, 4, 64)):
-        kv = zeros(shape[0], 7, 4, 64)
-        out, lse = attention(zeros(*shape), kv, kv, return_lse=True, backend=backend)
+    for shape in ((2, 0, 4, 64), (0, 5, 4, 64), (2, 5, 0, 64)):
+        kv = zeros(shape[0], 7, shape[2], 64)
+        out, lse = attention(zeros(*shape), kv, kv, causal=causal, return_lse=True, backend=backend)
         assert out.shape == shape
-        assert lse.shape == (shape[0], 4, shape[1])
+        assert lse.shape == (shape[0], shape[2], shape[1])
     no_keys = zeros(2, 0, 4, 64)
-    out, lse = attention(zeros(2, 5, 4, 64), no_keys, no_keys, return_lse=True, backend=backend)
+    out, lse = attention(zeros(2, 5, 4, 64), no_keys, no_keys, causal=causal, return_lse=True, backend=backend)
     assert torch.equal(out, zeros(2, 5, 4, 64))
     assert torch.isneginf(lse).all()
     if has_weights(backend):

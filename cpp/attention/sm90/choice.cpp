@@ -109,6 +109,7 @@ Choice choose(const Problem& p) {
   if (choice.kernel == nullptr) return choice;
   choice.num_q_tiles = tiles_of(*choice.kernel, p);
   choice.num_tiles = choice.num_q_tiles * p.num_q_heads * p.batch;
+  if (choice.num_tiles == 0) return choice;  // asked, but never run
   share_tiles(p, &choice);
   const std::int64_t slots = slots_of(*choice.kernel, p);
   const std::int64_t places = choice.num_tiles - choice.shares.tiles + num_parts(choice.shares);

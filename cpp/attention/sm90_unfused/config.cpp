@@ -15,6 +15,7 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 
 Config choose_config(const Problem& p) {
   Config config;
+  if (p.batch == 0 || p.num_q_heads == 0 || p.q_len == 0) return config;  // asked, but never run
   config.tile_values = p.value_dim <= 64 ? 64 : 128;
   config.row_elements = round_up(p.kv_len, 8);
   const std::int64_t row_bytes = p.num_q_heads * config.row_elements * 2;  // one query, all heads

@@ -264,6 +264,27 @@ void test_unequal_tiles() {
   }
 }
 
+/// Nothing to compute, of which backends are asked all the same.
+void test_no_tiles() {
+  for (const bool has_mask : {false, true}) {
+    Problem some = problem(128, 128, 1024);
+    some.band = make_band(1024, 1024, true, std::nullopt, std::nullopt);
+    some.has_mask = has_mask;
+    some.q_block = some.kv_block = 128;
+    Problem no_batch = some, no_heads = some, no_queries = some;
+    no_batch.batch = 0;
+    no_heads.num_q_heads = no_heads.num_kv_heads = 0;
+    no_queries.q_len = 0;
+    for (const Problem& none : {no_batch, no_heads, no_queries}) {
+      CHECK_EQ(sm90::choose(none).num_tiles, 0, has_mask);
+      for (const AttentionBackend& backend : backends()) {
+        if (backend.supports(none)) continue;
+        CHECK_EQ(backend.workspace_bytes(none), std::size_t{0}, backend.name, has_mask);
+      }
+    }
+  }
+}
+
 /// What the backend declines, and in which words.
 void test_reasons() {
   const auto reason = [](const Problem& p) {
@@ -313,6 +334,7 @@ int main() {
   test_joined_teams();
   test_unequal_tiles();
   test_packed_heads();
+  test_no_tiles();
   test_reasons();
   return failures() != 0;
 }

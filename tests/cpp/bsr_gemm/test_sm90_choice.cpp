@@ -50,6 +50,21 @@ void test_takes_all_products() {
   }
 }
 
+/// Nothing to compute, of which backends are asked all the same.
+void test_no_elements() {
+  for (const Product product : {Product::sparse_dense, Product::dense_sparse,
+                                Product::sparse_sparse, Product::sampled, Product::dense}) {
+    for (std::int64_t Problem::* side : {&Problem::m, &Problem::n, &Problem::k}) {
+      Problem p = problem_of(product);
+      p.*side = 0;
+      p.workspace_offered = true;
+      for (const BsrGemmBackend& backend : backends()) {
+        if (!backend.supports(p)) CHECK(backend.workspace_bytes(p) < 100 << 20, backend.name);
+      }
+    }
+  }
+}
+
 void test_declines_with_the_reason() {
   Problem p = problem_of(Product::sampled);
   p.out_planned = false;
@@ -244,6 +259,7 @@ void test_room_for_long_rows() {
 
 int main() {
   test_takes_all_products();
+  test_no_elements();
   test_declines_with_the_reason();
   test_tiles_are_as_wide_as_fill_the_chip();
   test_shared_tiles_fill_the_chip();
