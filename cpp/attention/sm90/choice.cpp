@@ -55,10 +55,10 @@ int section_of(const Problem& p) {
 // Of two rounds, which L2 holds while all of them is read twice.
 constexpr std::int64_t kMostBytesOfEvenRounds = std::int64_t{40} << 20;
 
-/// Two rounds of unequal tiles, which all heads together, the longest tiles first, there and back,
-/// make even.
+/// Whether unequal tiles of more than one round are even in two, which all heads together, the
+/// longest tiles first, there and back, make.
 bool has_even_rounds(const Problem& p, std::int64_t tiles, std::int64_t slots) {
-  return tiles > slots && tiles <= 2 * slots &&
+  return tiles <= 2 * slots &&
          bytes_of_kv_head(p) * p.num_kv_heads * p.batch <= kMostBytesOfEvenRounds;
 }
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cutlass/arch/barrier.h>
-
 #include "attention/sm90/epilogue.cuh"
 #include "primitives/mbarrier.cuh"
 
@@ -18,18 +16,13 @@ struct Exchange {
     float sum[kWarpGroup];
   };
   Row rows[C::kAllConsumers];
-  // Of a warp and the one in its place in the other team. Named barriers of both teams' warpgroups
-  // would do too, but racecheck does not follow those.
-  struct Pair {
-    std::uint64_t left, taken;
-  };
-  Pair pairs[kWarps];
+  // Of a warp and the one in its place in the other team: full when both have left their rows,
+  // empty when both have taken theirs. Named barriers of both teams' warpgroups would do too, but
+  // racecheck does not follow those.
+  Ring<1> rings[kWarps];
 
   __device__ __forceinline__ void init() {
-    for (Pair& pair : pairs) {
-      cutlass::arch::ClusterBarrier::init(&pair.left, 2 * 32);
-      cutlass::arch::ClusterBarrier::init(&pair.taken, 2 * 32);
-    }
+    for (Ring<1>& ring : rings) ring.init(2 * 32, 2 * 32);
   }
 };
 
@@ -45,21 +38,21 @@ __device__ __forceinline__ void join(const Params& params, Exchange<C>& exchange
   const int group = static_cast<int>(threadIdx.x) / kWarpGroup % C::kConsumers;
   auto& given = exchange.rows[kOther * C::kConsumers + group];
   const auto& got = exchange.rows[r * C::kConsumers + group];
-  auto& pair = exchange.pairs[group * 4 + thread / 32];
-  wait_as_warp(&pair.taken, tile.phase() ^ 1);  // what was left of the tile before
+  Ring<1>& ring = exchange.rings[group * 4 + thread / 32];
+  wait_as_warp(ring.empty, tile.phase() ^ 1);  // of what was left of the tile before
   CUTE_UNROLL
   for (int i = 0; i < kOutputs; ++i) given.output[i][thread] = output(at(i, kOther));
   given.max[thread] = softmax.seen(kOther).max;
   given.sum[thread] = softmax.seen(kOther).sum;
-  arrive(&pair.left);
-  wait_as_warp(&pair.left, tile.phase());
+  ring.arrive_full(tile);
+  wait_as_warp(ring.full, tile.phase());
   const auto factors = softmax.join(r, {got.max[thread], got.sum[thread]});
   CUTE_UNROLL
   for (int i = 0; i < kOutputs; ++i) {
     float& value = output(at(i, r));
     value = value * factors.own + got.output[i][thread] * factors.other;
   }
-  arrive(&pair.taken);
+  ring.arrive_empty(tile);
   const Destination to = destination_of<C>(params, work, tile_row);
   write_row<Element, C::kValueDim, r>(to.out, to.lse, to.work, tile_row, to.end, output, softmax);
 }

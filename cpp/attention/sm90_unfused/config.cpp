@@ -21,7 +21,7 @@ Config choose_config(const Problem& p) {
   const std::int64_t row_bytes = p.num_q_heads * config.row_elements * 2;  // one query, all heads
   const std::int64_t rows_in_budget = kScoresBudgetBytes / std::max<std::int64_t>(row_bytes, 1);
   if (p.q_len <= rows_in_budget) {
-    config.chunk_batches = std::min(p.batch, rows_in_budget / std::max<std::int64_t>(p.q_len, 1));
+    config.chunk_batches = std::min(p.batch, rows_in_budget / p.q_len);
     // Batch and head share a grid axis of at most 65535.
     config.chunk_batches =
         std::max<std::int64_t>(1, std::min(config.chunk_batches, 65535 / p.num_q_heads));
