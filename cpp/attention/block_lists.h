@@ -51,16 +51,21 @@ SPARSEK_HOST_DEVICE inline ListRange list_range(const BlockMaskView& mask, std::
   return {begin, end < begin ? begin : end};
 }
 
-SPARSEK_HOST_DEVICE inline ListedBlock listed_block(const BlockMaskView& mask, std::int64_t entry) {
+/// `num_kv_blocks`: of the mask.
+SPARSEK_HOST_DEVICE inline ListedBlock listed_block(const BlockMaskView& mask, std::int64_t entry,
+                                                    std::int64_t num_kv_blocks) {
   const std::int64_t kv_block = mask.indices[entry];
-  const std::int64_t nk = (mask.kv_len + mask.kv_block - 1) / mask.kv_block;
-  if (kv_block < 0 || kv_block >= nk) return {};
+  if (kv_block < 0 || kv_block >= num_kv_blocks) return {};
   std::int64_t bitmap = -1;
   if (mask.bitmap_indices != nullptr) {
     bitmap = mask.bitmap_indices[entry];
     if (bitmap < -1 || bitmap >= mask.num_bitmaps) return {};
   }
   return {kv_block, bitmap};
+}
+
+SPARSEK_HOST_DEVICE inline ListedBlock listed_block(const BlockMaskView& mask, std::int64_t entry) {
+  return listed_block(mask, entry, (mask.kv_len + mask.kv_block - 1) / mask.kv_block);
 }
 
 /// Words of one bitmap row.

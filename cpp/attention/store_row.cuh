@@ -6,6 +6,7 @@
 #include <cute/config.hpp>
 
 #include "attention/output.h"
+#include "primitives/ptx.cuh"
 #include "primitives/quad.cuh"
 
 namespace sparsek::attn {
@@ -13,25 +14,33 @@ namespace sparsek::attn {
 // Accumulators of warp-level and warpgroup-level MMA alike: element 4 * j + 2 * r + c is in column
 // 8 * j + 2 * (lane % 4) + c of a thread's row r.
 
-/// Writes a row, of which a quad holds 2 values of each 8 columns: 16 bytes from each lane.
+/// Writes a row, of which a quad holds 2 values of each 8 columns: 16 bytes from each lane. All
+/// words of up to 128 columns change lanes before the first is written, lest each store waits for
+/// the shuffles before it.
 template <class Element, int kValueDim, int r, class Accumulator>
 __device__ __forceinline__ void store_row(const Accumulator& output, float factor, Element* out,
                                           std::int32_t columns) {
-  const int lane = threadIdx.x % 4;
+  constexpr int kColumns = kValueDim % 128 == 0 ? 128 : kValueDim % 96 == 0 ? 96 : 64;
+  static_assert(kValueDim % kColumns == 0);
+  const int lane_column = threadIdx.x % 4 * 8;
   cutlass::NumericArrayConverter<Element, float, 2> convert;
   CUTE_UNROLL
-  for (int column = 0; column < kValueDim; column += 32) {
-    std::uint32_t word[4];
+  for (int begin = 0; begin < kValueDim; begin += kColumns) {
+    std::uint32_t word[kColumns / 32][4];
     CUTE_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const int at = column / 2 + 4 * i + 2 * r;
-      const auto pair = convert({output(at) * factor, output(at + 1) * factor});
-      word[i] = reinterpret_cast<const std::uint32_t&>(pair);
+    for (int j = 0; j < kColumns / 32; ++j) {
+      CUTE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int at = begin / 2 + 16 * j + 4 * i + 2 * r;
+        const auto pair = convert({output(at) * factor, output(at + 1) * factor});
+        word[j][i] = reinterpret_cast<const std::uint32_t&>(pair);
+      }
+      transpose_quad(word[j]);
     }
-    transpose_quad(word);
-    const int first = column + 8 * lane;
-    if (first < columns) {
-      *reinterpret_cast<uint4*>(out + first) = make_uint4(word[0], word[1], word[2], word[3]);
+    CUTE_UNROLL
+    for (int j = 0; j < kColumns / 32; ++j) {
+      const int column = begin + 32 * j + lane_column;
+      ptx::store_if(column < columns, out + column, word[j]);
     }
   }
 }

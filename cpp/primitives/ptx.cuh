@@ -31,4 +31,23 @@ __device__ inline float exp2_approx(float x) {
   return y;
 }
 
+/// 1 / x, of a normal x, to one unit in the last place.
+__device__ inline float reciprocal_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// 16 bytes to global memory, if wanted: a predicate, not a branch.
+__device__ inline void store_if(bool wanted, void* to, const std::uint32_t (&word)[4]) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.s32 p, %5, 0;\n"
+      "@p st.global.v4.b32 [%0], {%1, %2, %3, %4};\n"
+      "}\n" ::"l"(__cvta_generic_to_global(to)),
+      "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3]), "r"(static_cast<int>(wanted))
+      : "memory");
+}
+
 }  // namespace sparsek::ptx

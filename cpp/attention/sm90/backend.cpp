@@ -104,6 +104,7 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   params.lse = lse_of(args);
   params.band = p.band;
   params.mask = mask_of(p, args);
+  if (p.has_mask) params.lists = make_list_grid(params.mask, kernel.tile_q, p.num_q_heads);
   params.q_len = static_cast<std::int32_t>(p.q_len);
   params.group = static_cast<std::int32_t>(p.num_q_heads / p.num_kv_heads);
   params.scale_log2 = p.scale * 1.4426950408889634f;

@@ -39,30 +39,38 @@ struct Entry {
   std::int32_t bitmap = -1;
 };
 
-__device__ __forceinline__ Entry read_entry(const BlockMaskView& mask, std::int64_t place,
-                                            bool inside) {
-  const ListedBlock block = inside ? listed_block(mask, place) : ListedBlock{};
+__device__ __forceinline__ Entry read_entry(const Params& params, std::int64_t place, bool inside) {
+  const BlockMaskView& mask = params.mask;
+  const ListedBlock block =
+      inside ? listed_block(mask, place, params.lists.num_kv_blocks) : ListedBlock{};
   if (block.kv_block < 0) return {};
-  return {static_cast<std::int32_t>(block.kv_block * mask.kv_block),
+  return {static_cast<std::int32_t>(block.kv_block) * static_cast<std::int32_t>(mask.kv_block),
           static_cast<std::int32_t>(block.bitmap)};
 }
+
+/// A lane's place among a tile's pieces, and among those of the list's blocks.
+struct LanePiece {
+  std::int32_t of_tile;
+  std::int32_t entry;  // the block's, and
+  std::int32_t of_block;
+};
 
 /// The keys of a q tile's block list. Used by a whole warp, each lane asking for its own piece.
 class ListStream {
  public:
-  /// `head` was read ahead; `lane_piece` is the place in a tile of this lane's piece.
+  /// `head` was read ahead; `lane_piece` is this lane's.
   __device__ __forceinline__ ListStream(const Params& params, BlockQueue& queue,
                                         const ListHead& head, const KeyRange& visible,
-                                        std::int32_t lane_piece)
+                                        const LanePiece& lane_piece)
       : params_(params),
         queue_(queue),
         head_(head),
         visible_(visible),
-        lane_piece_(lane_piece),
+        lane_piece_(lane_piece.of_tile),
         held_{head.key[threadIdx.x % 32], head.bitmap[threadIdx.x % 32]},
         left_(head.num_entries),
-        entry_(static_cast<std::uint32_t>(lane_piece / params.pieces.per_block)),
-        piece_(lane_piece % params.pieces.per_block) {
+        entry_(static_cast<std::uint32_t>(lane_piece.entry)),
+        piece_(lane_piece.of_block) {
     fill();
   }
 
@@ -118,7 +126,7 @@ class ListStream {
       available_ += found * pieces.per_block;
       left_ -= 32;
       const std::int32_t lane_left = left_ - static_cast<std::int32_t>(threadIdx.x) % 32;
-      held_ = read_entry(params_.mask, head_.place(lane_left), lane_left > 0);
+      held_ = read_entry(params_, head_.place(lane_left), lane_left > 0);
       __syncwarp();
     }
   }

@@ -9,7 +9,57 @@
 
 namespace sparsek::attn::sm90 {
 
-/// Where a row of a tile goes: as that of `work`, if it is before row `end`.
+/// Which of two pointers is not known; that both are to global memory is.
+template <class T>
+__device__ __forceinline__ T* global(T* pointer) {
+  return static_cast<T*>(__cvta_global_to_generic(__cvta_generic_to_global(pointer)));
+}
+
+/// Both rows of a thread, as they are numbered.
+template <class Element, class C, class Accumulator>
+__device__ __forceinline__ void store_tile(const Params& params, const Work& work, int tile_row,
+                                           const Accumulator& output, const RowSoftmax& softmax) {
+  const std::int32_t query = work.q_begin + tile_row;
+  const bool inside[2] = {query < params.q_len, query + 8 < params.q_len};
+  const std::int32_t columns[2] = {inside[0] ? params.out.value_dim : 0,
+                                   inside[1] ? params.out.value_dim : 0};
+  const float factor[2] = {softmax.inverse_sum(0), softmax.inverse_sum(1)};
+  auto* const out = row_of<Element>(params.out, work.batch, work.head, query);
+  auto* const second = out + 8 * params.out.row_stride;
+  if (params.out.vectors) {
+    store_row<Element, C::kValueDim, 0>(output, factor[0], out, columns[0]);
+    store_row<Element, C::kValueDim, 1>(output, factor[1], second, columns[1]);
+  } else {
+    store_row_by_element<Element, C::kValueDim, 0>(output, factor[0], out, columns[0]);
+    store_row_by_element<Element, C::kValueDim, 1>(output, factor[1], second, columns[1]);
+  }
+  if (params.lse.data != nullptr && threadIdx.x % 4 == 0) {
+    auto* const lse = row_of<float>(params.lse, work.batch, work.head, query);
+    if (inside[0]) *lse = softmax.lse(0);
+    if (inside[1]) lse[8 * params.lse.row_stride] = softmax.lse(1);
+  }
+}
+
+/// The same of a part of the tile's keys, to the workspace.
+template <class C, class Accumulator>
+__device__ __forceinline__ void store_part(const Params& params, const Work& work, int tile_row,
+                                           const Accumulator& output, const RowSoftmax& softmax) {
+  const SharedParts& parts = params.shared;
+  const std::int32_t end = min(params.q_len - work.q_begin, parts.rows);
+  auto* const out = row_of<float>(parts.out, work.part, 0, tile_row);
+  auto* const lse = row_of<float>(parts.lse, work.part, 0, tile_row);
+  const bool inside[2] = {tile_row < end, tile_row + 8 < end};
+  store_float_row<C::kValueDim, 0>(output, softmax.inverse_sum(0), out,
+                                   inside[0] ? parts.out.value_dim : 0);
+  store_float_row<C::kValueDim, 1>(output, softmax.inverse_sum(1), out + 8 * parts.out.row_stride,
+                                   inside[1] ? parts.out.value_dim : 0);
+  if (threadIdx.x % 4 == 0) {
+    if (inside[0]) *lse = softmax.lse(0);
+    if (inside[1]) lse[8 * parts.lse.row_stride] = softmax.lse(1);
+  }
+}
+
+/// Where a row of packed heads goes: as that of `work`, if it is before row `end`.
 struct Destination {
   Output out;
   Lse lse;
@@ -17,36 +67,21 @@ struct Destination {
   std::int32_t end;
 };
 
-/// Which of two pointers is not known; that both are to global memory is.
-template <class T>
-__device__ __forceinline__ T* global(T* pointer) {
-  return static_cast<T*>(__cvta_global_to_generic(__cvta_generic_to_global(pointer)));
-}
-
-/// Row `tile_row` of packed heads: as one of its head's queries.
+/// Row `tile_row` of packed heads: as one of its head's queries, or of a part.
 __device__ __forceinline__ Destination unpacked(const Params& params, Work work, int tile_row) {
   const std::int32_t row = work.q_begin + tile_row, query = params.rows.query(row);
   const bool inside = tile_row < params.rows.of_tile && row < params.q_len;
-  work.head = work.head * params.rows.heads.value() + row % params.rows.heads;
-  work.q_begin = query - tile_row;
-  return {params.out, params.lse, work, inside ? query + 1 : query};
-}
-
-template <class C>
-__device__ __forceinline__ Destination destination_of(const Params& params, const Work& work,
-                                                      int tile_row) {
-  Destination to{params.out, params.lse, work, params.q_len};
-  if constexpr (C::kPacks) to = unpacked(params, work, tile_row);
-  if (C::kShares && work.part >= 0) {
+  Destination to{params.out, params.lse, work, inside ? query + 1 : query};
+  to.work.head = work.head * params.rows.heads.value() + row % params.rows.heads;
+  to.work.q_begin = query - tile_row;
+  if (work.part >= 0) {
     to = {params.shared.out,
           params.shared.lse,
           {work.state, 0, 0, work.part, -1},
           min(params.q_len - work.q_begin, params.shared.rows)};
   }
-  if constexpr (C::kShares) {
-    to.out.data = global(to.out.data);
-    to.lse.data = global(to.lse.data);
-  }
+  to.out.data = global(to.out.data);
+  to.lse.data = global(to.lse.data);
   return to;
 }
 
@@ -54,12 +89,18 @@ __device__ __forceinline__ Destination destination_of(const Params& params, cons
 template <class Element, class C, class Accumulator>
 __device__ __forceinline__ void store(const Params& params, const Work& work, int tile_row,
                                       const Accumulator& output, const RowSoftmax& softmax) {
-  Destination to = destination_of<C>(params, work, tile_row);
-  write_row<Element, C::kValueDim, 0, C::kShares>(to.out, to.lse, to.work, tile_row, to.end, output,
-                                                  softmax);
-  if constexpr (C::kPacks) to = destination_of<C>(params, work, tile_row + 8);
-  write_row<Element, C::kValueDim, 1, C::kShares>(to.out, to.lse, to.work, tile_row, to.end, output,
-                                                  softmax);
+  if constexpr (C::kPacks) {
+    Destination to = unpacked(params, work, tile_row);
+    write_row<Element, C::kValueDim, 0, true>(to.out, to.lse, to.work, tile_row, to.end, output,
+                                              softmax);
+    to = unpacked(params, work, tile_row + 8);
+    write_row<Element, C::kValueDim, 1, true>(to.out, to.lse, to.work, tile_row, to.end, output,
+                                              softmax);
+  } else if (C::kShares && work.part >= 0) {
+    store_part<C>(params, work, tile_row, output, softmax);
+  } else {
+    store_tile<Element, C>(params, work, tile_row, output, softmax);
+  }
 }
 
 }  // namespace sparsek::attn::sm90

@@ -53,8 +53,8 @@ __device__ __forceinline__ void join(const Params& params, Exchange<C>& exchange
     value = value * factors.own + got.output[i][thread] * factors.other;
   }
   ring.arrive_empty(tile);
-  const Destination to = destination_of<C>(params, work, tile_row);
-  write_row<Element, C::kValueDim, r>(to.out, to.lse, to.work, tile_row, to.end, output, softmax);
+  write_row<Element, C::kValueDim, r>(params.out, params.lse, work, tile_row, params.q_len, output,
+                                      softmax);
 }
 
 }  // namespace sparsek::attn::sm90

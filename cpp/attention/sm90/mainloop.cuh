@@ -55,6 +55,106 @@ class Consumer {
   /// O of one q tile, not yet divided by the rows' sums.
   __device__ __forceinline__ void compute(const Work& work, Accumulator& tOrO,
                                           RowSoftmax& softmax) {
+    if constexpr (C::kOverlap) {
+      compute_overlapped(work, tOrO, softmax);
+    } else {
+      compute_in_turn(work, tOrO, softmax);
+    }
+  }
+
+  __device__ __forceinline__ static void set_zero(Accumulator& tOrO) {
+    CUTE_UNROLL
+    for (int i = 0; i < cute::size(tOrO); ++i) tOrO(i) = 0;
+  }
+
+  /// The q tile to do, in shared memory until finish_work: registers are short.
+  __device__ __forceinline__ const Work& next_work() {
+    storage_.ring_work.wait_full(work_state_);
+    return storage_.work[work_state_.stage()];
+  }
+  /// Counts the q tiles.
+  __device__ __forceinline__ const RingState<2>& work_state() const { return work_state_; }
+  __device__ __forceinline__ void finish_work() {
+    storage_.ring_work.arrive_empty(work_state_);
+    work_state_.advance();
+  }
+
+ private:
+  using Note = TileNote<C::kNotedGranules>;
+
+  /// Lane 0 reads a note (storage.cuh).
+  __device__ __forceinline__ std::uint32_t flags_of(const Note& note) const {
+    return uniform(thread_ % 32 == 0 ? note.flags : 0);
+  }
+  __device__ __forceinline__ Granule read(const Granule& from) const {
+    Granule granule{};
+    if (thread_ % 32 == 0) granule = from;
+    return {__shfl_sync(~0u, granule.key, 0), __shfl_sync(~0u, granule.shift, 0),
+            __shfl_sync(~0u, granule.word, 0)};
+  }
+  __device__ __forceinline__ std::int32_t key_of(const Granule& granule) const {
+    return __shfl_sync(~0u, thread_ % 32 == 0 ? granule.key : 0, 0);
+  }
+
+  /// The same, one product after the other. Their descriptors are made where they are needed: kept
+  /// over the loop they cost 2 % of a kernel that is short of registers.
+  __device__ __forceinline__ void compute_in_turn(const Work& work, Accumulator& tOrO,
+                                                  RowSoftmax& softmax) {
+    using namespace cute;
+    Scores tSrS;
+    auto tOrP = make_weights();
+    set_zero(tOrO);
+    storage_.ring_q.wait_full(q_state_);
+    for (bool last = false; !last;) {
+      storage_.ring_k.wait_full(k_state_);
+      const auto& note = storage_.notes[storage_.stage_k(k_state_)];
+      const std::uint32_t flags = flags_of(note);
+      last = flags & kLast;
+      multiply_qk(tSrS);
+      warpgroup_wait<0>();
+      warpgroup_fence_operand(tSrS);
+      if (last) release(storage_.ring_q, q_state_);
+      if (flags & kMasked) erase(note, work, tSrS);
+      give_back(storage_.ring_k, k_state_);
+      if (softmax.next(tSrS)) softmax.rescale(tOrO);
+      to_weights(tSrS, tOrP);
+      storage_.ring_v.wait_full(k_state_);  // V is in step with K here
+      multiply_pv(tOrP, tOrO);
+      warpgroup_wait<0>();
+      release(storage_.ring_v, k_state_);
+    }
+  }
+
+  /// The scores of 16 columns, in order, are an A operand of 16 columns.
+  __device__ __forceinline__ static auto make_weights() {
+    using namespace cute;
+    return make_tensor<Element>(make_shape(Shape<_2, _2, _2>{}, _1{}, Int<C::kTileKv / 16>{}));
+  }
+
+  /// S of the q tile and the keys at hand.
+  __device__ __forceinline__ void multiply_qk(Scores& tSrS) const {
+    using namespace cute;
+    MmaQK mma;
+    auto thread_mma = mma.get_slice(thread_);
+    Tensor sQ = local_tile(make_tensor(make_smem_ptr(storage_.q), typename L::Q{}),
+                           Shape<_64, Int<C::kHeadDim>>{}, make_coord(group_, _0{}));
+    Tensor sK = make_tensor(make_smem_ptr(storage_.k[storage_.stage_k(k_state_)]), typename L::K{});
+    multiply<true>(mma, thread_mma.partition_fragment_A(sQ), thread_mma.partition_fragment_B(sK),
+                   tSrS);
+  }
+
+  /// Adds P V of the keys at hand to O.
+  template <class Weights>
+  __device__ __forceinline__ void multiply_pv(const Weights& tOrP, Accumulator& tOrO) const {
+    using namespace cute;
+    MmaPV mma;
+    Tensor sV = make_tensor(make_smem_ptr(storage_.v[k_state_.stage()]), typename L::V{});
+    multiply<false>(mma, tOrP, mma.get_slice(thread_).partition_fragment_B(sV), tOrO);
+  }
+
+  /// The same, P V of one tile of keys under the softmax of the next.
+  __device__ __forceinline__ void compute_overlapped(const Work& work, Accumulator& tOrO,
+                                                     RowSoftmax& softmax) {
     using namespace cute;
     MmaQK mma_qk;
     MmaPV mma_pv;
@@ -74,32 +174,10 @@ class Consumer {
     };
 
     Scores tSrS;
-    // The scores of 16 columns, in order, are an A operand of 16 columns.
-    auto tOrP = make_tensor<Element>(make_shape(Shape<_2, _2, _2>{}, _1{}, Int<C::kTileKv / 16>{}));
+    auto tOrP = make_weights();
 
     set_zero(tOrO);
     storage_.ring_q.wait_full(q_state_);
-    if constexpr (!C::kOverlap) {
-      for (bool last = false; !last;) {
-        storage_.ring_k.wait_full(k_state_);
-        const auto& note = storage_.notes[storage_.stage_k(k_state_)];
-        const std::uint32_t flags = flags_of(note);
-        last = flags & kLast;
-        multiply<true>(mma_qk, tSrQ, tSrK(storage_.stage_k(k_state_)), tSrS);
-        warpgroup_wait<0>();
-        warpgroup_fence_operand(tSrS);
-        if (last) release(storage_.ring_q, q_state_);
-        if (flags & kMasked) erase(note, work, tSrS);
-        give_back(storage_.ring_k, k_state_);
-        if (softmax.next(tSrS)) softmax.rescale(tOrO);
-        to_weights(tSrS, tOrP);
-        storage_.ring_v.wait_full(k_state_);  // V is in step with K here
-        multiply<false>(mma_pv, tOrP, tOrV(k_state_.stage()), tOrO);
-        warpgroup_wait<0>();
-        release(storage_.ring_v, k_state_);
-      }
-      return;
-    }
     storage_.ring_k.wait_full(k_state_);
     const auto& first_note = storage_.notes[storage_.stage_k(k_state_)];
     // A warpgroup is through before the others when they alone see the last tiles.
@@ -148,40 +226,6 @@ class Consumer {
     if constexpr (!C::kLists) {
       while (!(flags & kLast)) flags = pass_tile();
     }
-  }
-
-  __device__ __forceinline__ static void set_zero(Accumulator& tOrO) {
-    CUTE_UNROLL
-    for (int i = 0; i < cute::size(tOrO); ++i) tOrO(i) = 0;
-  }
-
-  /// The q tile to do, in shared memory until finish_work: registers are short.
-  __device__ __forceinline__ const Work& next_work() {
-    storage_.ring_work.wait_full(work_state_);
-    return storage_.work[work_state_.stage()];
-  }
-  /// Counts the q tiles.
-  __device__ __forceinline__ const RingState<2>& work_state() const { return work_state_; }
-  __device__ __forceinline__ void finish_work() {
-    storage_.ring_work.arrive_empty(work_state_);
-    work_state_.advance();
-  }
-
- private:
-  using Note = TileNote<C::kNotedGranules>;
-
-  /// Lane 0 reads a note (storage.cuh).
-  __device__ __forceinline__ std::uint32_t flags_of(const Note& note) const {
-    return uniform(thread_ % 32 == 0 ? note.flags : 0);
-  }
-  __device__ __forceinline__ Granule read(const Granule& from) const {
-    Granule granule{};
-    if (thread_ % 32 == 0) granule = from;
-    return {__shfl_sync(~0u, granule.key, 0), __shfl_sync(~0u, granule.shift, 0),
-            __shfl_sync(~0u, granule.word, 0)};
-  }
-  __device__ __forceinline__ std::int32_t key_of(const Granule& granule) const {
-    return __shfl_sync(~0u, thread_ % 32 == 0 ? granule.key : 0, 0);
   }
 
   template <bool kZero, class Mma, class A, class B, class D>

@@ -25,9 +25,7 @@ __device__ std::int32_t length_of(const Params& params, std::int32_t tile_q, std
   const std::int32_t q_begin = tile.q_tile * tile_q;
   const KeyRange visible = visible_keys(params.band, q_begin, min(q_begin + tile_q, params.q_len));
   const ListRange list =
-      list_range(params.mask,
-                 list_number(params.mask, tile.batch, tile.head, params.schedule.num_heads.value(),
-                             q_begin / static_cast<std::int32_t>(params.mask.q_block)));
+      list_range(params.mask, params.lists.list_number(tile.batch, tile.head, tile.q_tile));
   const std::int64_t listed = (list.end - list.begin) * params.mask.kv_block;
   const std::int64_t seen = visible.end > visible.begin ? visible.end - visible.begin : 0;
   return static_cast<std::int32_t>(listed < seen ? listed : seen);

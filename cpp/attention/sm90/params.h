@@ -6,6 +6,7 @@
 
 #include "attention/band.h"
 #include "attention/output.h"
+#include "attention/sm90/list_grid.h"
 #include "attention/sm90/piece_grid.h"
 #include "attention/sm90/rows.h"
 #include "attention/sm90/schedule.h"
@@ -22,6 +23,7 @@ struct Params {
   Lse lse;
   Band band;
   BlockMaskView mask;
+  ListGrid lists;          // of the mask
   std::int32_t q_len = 0;  // rows
   std::int32_t group = 1;  // query heads of a kv head
   PieceGrid pieces;

@@ -17,7 +17,8 @@ class Producer {
         team_(team),
         lane_(static_cast<int>(threadIdx.x) % 32),
         piece_(lane_ % params.pieces.per_tile),
-        slab_(lane_ / params.pieces.per_tile) {}
+        slab_(lane_ / params.pieces.per_tile),
+        list_piece_{piece_, piece_ / params.pieces.per_block, piece_ % params.pieces.per_block} {}
 
   __device__ __forceinline__ void run() {
     const std::int32_t team = C::kJoins ? 0 : team_;
@@ -46,11 +47,8 @@ class Producer {
   __device__ __forceinline__ void read_list_head(bool backward) {
     __syncwarp();  // the tile before has read its own
     const BlockMaskView& mask = params_.mask;
-    const std::int32_t q_block_idx =
-        C::kPacks ? 0 : next_.q_tile * C::kTileQ / static_cast<std::int32_t>(mask.q_block);
-    ListRange range =
-        list_range(mask, list_number(mask, next_.batch, next_.head,
-                                     params_.schedule.num_heads.value(), q_block_idx));
+    const std::int32_t q_tile = C::kPacks ? 0 : next_.q_tile;
+    ListRange range = list_range(mask, params_.lists.list_number(next_.batch, next_.head, q_tile));
     if (next_.part >= 0) range = share_of(range, params_.schedule.shares, next_.part);
     ListHead& head = storage_.next_list;
     const auto num_entries =
@@ -61,7 +59,7 @@ class Producer {
       head.num_entries = num_entries;
     }
     __syncwarp();
-    const Entry entry = read_entry(mask, head.place(num_entries - lane_), lane_ < num_entries);
+    const Entry entry = read_entry(params_, head.place(num_entries - lane_), lane_ < num_entries);
     head.key[lane_] = entry.key;
     head.bitmap[lane_] = entry.bitmap;
     __syncwarp();
@@ -76,9 +74,9 @@ class Producer {
     const KeyRange shared = shared_keys(params_.band, first, end);
     if constexpr (!C::kLists) group_end_ = end_of_group(q_begin);
     if constexpr (C::kLists) {
-      ListStream stream(params_, storage_.queue, storage_.next_list, visible, piece_);
+      ListStream stream(params_, storage_.queue, storage_.next_list, visible, list_piece_);
       const std::int32_t bitmap_row =
-          C::kPacks ? 0 : q_begin % static_cast<std::int32_t>(params_.mask.q_block);
+          C::kPacks ? 0 : tile.q_tile % params_.lists.tiles_of_block * C::kTileQ;
       load(scheduler, tile, bitmap_row, shared, stream);
     } else {
       RangeStream stream(range_of(visible, tile), C::kTileKv);
@@ -257,6 +255,7 @@ class Producer {
   int lane_;
   int piece_;  // of a tile, this lane's
   int slab_;   // of its columns, this lane's
+  LanePiece list_piece_;
   bool more_ = false;
   QTile next_;
   std::int32_t group_end_ = 0;  // of the warpgroup that is this lane's number

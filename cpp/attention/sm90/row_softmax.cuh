@@ -65,7 +65,7 @@ class RowSoftmax {
   }
   /// 0 for a row that saw no key.
   __device__ __forceinline__ float inverse_sum(int r) const {
-    return max_[r] == -INFINITY ? 0.0f : 1.0f / sum_[r];
+    return max_[r] == -INFINITY ? 0.0f : ptx::reciprocal_approx(sum_[r]);
   }
   __device__ __forceinline__ float lse(int r) const {
     constexpr float kLn2 = 0.6931471805599453f;

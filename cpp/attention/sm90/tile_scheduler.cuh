@@ -22,8 +22,9 @@ class TileScheduler {
     }
     std::int32_t place =
         counted_ ? atomicAdd(&schedule_.progress->next, 1) : place_of(round_, team_, num_teams_);
+    const std::int32_t round = counted_ ? place / num_teams_ : round_;
     ++round_;
-    const bool backward = schedule_.alternate && place / num_teams_ % 2 != 0;
+    const bool backward = schedule_.alternate && round % 2 != 0;
     std::int32_t part = -1;
     if constexpr (kShares) {
       // Behind the tiles that are taken whole, the parts of the others.

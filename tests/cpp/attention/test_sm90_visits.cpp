@@ -4,7 +4,9 @@
 #include <set>
 #include <vector>
 
+#include "attention/block_lists.h"
 #include "attention/kv_visits.h"
+#include "attention/sm90/list_grid.h"
 #include "attention/sm90/piece_grid.h"
 #include "attention/sm90/schedule.h"
 #include "check.h"
@@ -106,11 +108,49 @@ void test_schedule_visits_every_tile_once() {
   }
 }
 
+/// The list of a tile, found without a division, is that of its queries.
+void test_list_grid() {
+  for (const std::int64_t q_len : {1, 127, 1000, 4096}) {
+    for (const std::int64_t q_block : {64, 128, 384}) {
+      for (const std::int64_t lists : {1, 3, 12}) {  // of a batch, of 12 query heads
+        BlockMaskView mask;
+        mask.q_len = q_len;
+        mask.kv_len = 1000;
+        mask.q_block = q_block;
+        mask.kv_block = 48;
+        mask.num_heads = lists;
+        for (const std::int64_t tile_q : {64, 128}) {
+          if (q_block % tile_q != 0) continue;
+          for (const std::int64_t batches : {1, 5}) {
+            mask.num_batches = batches;
+            const sm90::ListGrid grid = sm90::make_list_grid(mask, tile_q, 12);
+            CHECK_EQ(grid.num_kv_blocks, 21);
+            for (std::int32_t head = 0; head < 12; ++head) {
+              for (std::int32_t tile = 0; tile * tile_q < q_len; ++tile) {
+                CHECK_EQ(grid.list_number(4, head, tile),
+                         list_number(mask, 4, head, 12, tile * tile_q / q_block), q_len, q_block,
+                         lists, tile_q, head, tile);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  // Packed heads, of which one tile may have more rows than the block queries.
+  BlockMaskView mask;
+  mask.q_len = mask.q_block = 64;
+  mask.num_heads = 8;
+  mask.kv_block = 64;
+  CHECK_EQ(sm90::make_list_grid(mask, 128, 8).list_number(0, 7, 0), 7);
+}
+
 }  // namespace
 
 int main() {
   test_visited_keys_cover_the_band();
   test_pieces_cover_the_list();
   test_schedule_visits_every_tile_once();
+  test_list_grid();
   return failures() != 0;
 }
