@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import inputs
 import measure
+import pair
 import peer
 import peers
 import peers_attention
@@ -24,6 +25,8 @@ import run
 import suite
 import tune
 from timing import Ceilings, Timer
+
+import sparsek
 
 ATTENTION = [case for case in suite.CASES if case.op == "attention"]
 BSR = [case for case in suite.CASES if case.op == "bsr_gemm"]
@@ -251,3 +254,21 @@ def test_tune_ranks_what_is_compiled(capsys):
     with pytest.raises(SystemExit):
         tune.main(["attention", "--case", "cpu/dense/d64/s2047"])
     assert "cpu/dense/d64/s2048" in capsys.readouterr().err
+
+
+def test_pair_times_two_builds(tmp_path, capsys):
+    folder, out = Path(sparsek.__file__).parents[1], tmp_path / "new" / "pair.jsonl"
+    case = "cpu/bsr/b64/n1024/density0.1"
+    assert pair.main([f"one={folder}", f"two={folder}", case, "--out", str(out)]) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(row["case"], row["commit"]) for row in rows] == [(case, "one"), (case, "two")]
+    assert all(row["ms"] > 0 and row["tflops"] > 0 for row in rows)
+    ratio = float(re.search(rf"{re.escape(case)} .* ([\d.]+)$", capsys.readouterr().out, re.MULTILINE)[1])
+    assert ratio == pytest.approx(rows[0]["ms"] / rows[1]["ms"], abs=1e-3)
+
+
+@pytest.mark.parametrize("build", ["one", "one=/nowhere"])
+def test_pair_wants_a_folder_with_the_package(build, capsys):
+    with pytest.raises(SystemExit):
+        pair.main([build, build])
+    assert f"expected NAME=FOLDER with a package sparsek in FOLDER, got '{build}'" in capsys.readouterr().err
