@@ -96,8 +96,7 @@ class Consumer {
     return __shfl_sync(~0u, thread_ % 32 == 0 ? granule.key : 0, 0);
   }
 
-  /// The same, one product after the other. Their descriptors are made where they are needed: kept
-  /// over the loop they cost 2 % of a kernel that is short of registers.
+  /// The same, one product after the other.
   __device__ __forceinline__ void compute_in_turn(const Work& work, Accumulator& tOrO,
                                                   RowSoftmax& softmax) {
     using namespace cute;
