@@ -96,7 +96,7 @@ class Consumer {
     return __shfl_sync(~0u, thread_ % 32 == 0 ? granule.key : 0, 0);
   }
 
-  /// The same, one product after the other.
+  /// `compute`, one product after the other.
   __device__ __forceinline__ void compute_in_turn(const Work& work, Accumulator& tOrO,
                                                   RowSoftmax& softmax) {
     using namespace cute;
@@ -151,7 +151,7 @@ class Consumer {
     multiply<false>(mma, tOrP, mma.get_slice(thread_).partition_fragment_B(sV), tOrO);
   }
 
-  /// The same, P V of one tile of keys under the softmax of the next.
+  /// `compute`, P V of one tile of keys under the softmax of the next.
   __device__ __forceinline__ void compute_overlapped(const Work& work, Accumulator& tOrO,
                                                      RowSoftmax& softmax) {
     using namespace cute;
