@@ -39,7 +39,9 @@ def time_cases(names: list[str]) -> None:
     for case in suite.CASES:
         if case.name not in names or (case.device == "cuda" and not torch.cuda.is_available()):
             continue
-        timer = timers.setdefault(case.device, Timer(case.device))
+        if case.device not in timers:
+            timers[case.device] = Timer(case.device)
+        timer = timers[case.device]
         data = inputs.make(case)
         milliseconds = timer.milliseconds(sparsek_call(case, data, None), len(data.sets), case.calls_in_graph)
         print(json.dumps(Row(case, "sparsek", milliseconds).to_json(Ceilings(None, None))), flush=True)

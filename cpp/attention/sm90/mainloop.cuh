@@ -155,6 +155,7 @@ class Consumer {
   __device__ __forceinline__ void compute_overlapped(const Work& work, Accumulator& tOrO,
                                                      RowSoftmax& softmax) {
     using namespace cute;
+    // Made once: multiply_qk and multiply_pv in this loop made a tile of keys 5 % longer.
     MmaQK mma_qk;
     MmaPV mma_pv;
     auto thread_qk = mma_qk.get_slice(thread_);
