@@ -30,14 +30,6 @@ class RingState {
     ++step_;
     if (!kPowerOfTwo && step_ == 2 * kStages) step_ = 0;
   }
-  /// Where it stood some steps ago.
-  template <int kSteps>
-  __device__ RingState before() const {
-    RingState state;
-    state.step_ = step_ - kSteps;
-    if (!kPowerOfTwo && step_ < kSteps) state.step_ += 2 * kStages;
-    return state;
-  }
 
  private:
   template <int>

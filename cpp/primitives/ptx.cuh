@@ -24,6 +24,13 @@ __device__ inline std::uint32_t load_acquire(const std::uint32_t* from) {
   return value;
 }
 
+/// What others change meanwhile.
+__device__ inline std::uint32_t load_relaxed(const std::uint32_t* from) {
+  std::uint32_t value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+
 /// 2^x, with results below the smallest normal number flushed to zero.
 __device__ inline float exp2_approx(float x) {
   float y;
@@ -48,6 +55,14 @@ __device__ inline void store_if(bool wanted, void* to, const std::uint32_t (&wor
       "}\n" ::"l"(__cvta_generic_to_global(to)),
       "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3]), "r"(static_cast<int>(wanted))
       : "memory");
+}
+
+/// Four 8x8 matrices of 16 bits to shared memory, of which a lane holds a word each (element (lane
+/// / 4, 2 * (lane % 4)) and the next); lane l gives the address of row l % 8 of matrix l / 8.
+__device__ inline void store_matrices(std::uint32_t to, const std::uint32_t (&word)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+               "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
+               : "memory");
 }
 
 }  // namespace sparsek::ptx

@@ -14,6 +14,7 @@ namespace sparsek::attn::sm90 {
 namespace {
 
 constexpr std::size_t kProgressBytes = 256;
+constexpr int kRowsOfWarp = 16;  // of a tile, stored alone (tma_store.cuh)
 
 /// The problem that is computed in place of `p`, made in `memory`, or `p` itself.
 const Problem& pack(const Problem& p, std::optional<Problem>* memory) {
@@ -102,6 +103,9 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   params.keys_read_once = choice.keys_read_once;
   params.out = output_of(p, args);
   params.lse = lse_of(args);
+  if (kernel.stores_by_tma && params.out.vectors) {
+    params.o = map_of("out", args.out, kernel.box_columns_v, kRowsOfWarp);
+  }
   params.band = p.band;
   params.mask = mask_of(p, args);
   if (p.has_mask) params.lists = make_list_grid(params.mask, kernel.tile_q, p.num_q_heads);

@@ -5,6 +5,7 @@
 #include "attention/sm90/params.h"
 #include "attention/sm90/row_softmax.cuh"
 #include "attention/sm90/storage.cuh"
+#include "attention/sm90/tma_store.cuh"
 #include "attention/store_row.cuh"
 
 namespace sparsek::attn::sm90 {
@@ -33,11 +34,15 @@ __device__ __forceinline__ void store_tile(const Params& params, const Work& wor
     store_row_by_element<Element, C::kValueDim, 0>(output, factor[0], out, columns[0]);
     store_row_by_element<Element, C::kValueDim, 1>(output, factor[1], second, columns[1]);
   }
-  if (params.lse.data != nullptr && threadIdx.x % 4 == 0) {
-    auto* const lse = row_of<float>(params.lse, work.batch, work.head, query);
-    if (inside[0]) *lse = softmax.lse(0);
-    if (inside[1]) lse[8 * params.lse.row_stride] = softmax.lse(1);
-  }
+}
+
+__device__ __forceinline__ void store_lse(const Params& params, const Work& work, int tile_row,
+                                          const RowSoftmax& softmax) {
+  if (params.lse.data == nullptr || threadIdx.x % 4 != 0) return;
+  const std::int32_t query = work.q_begin + tile_row;
+  auto* const lse = row_of<float>(params.lse, work.batch, work.head, query);
+  if (query < params.q_len) *lse = softmax.lse(0);
+  if (query + 8 < params.q_len) lse[8 * params.lse.row_stride] = softmax.lse(1);
 }
 
 /// The same of a part of the tile's keys, to the workspace.
@@ -86,9 +91,11 @@ __device__ __forceinline__ Destination unpacked(const Params& params, Work work,
 }
 
 /// Divides by the rows' sums and writes O and lse.
+///   tile  where O can go on its way, if kStoresByTma
 template <class Element, class C, class Accumulator>
 __device__ __forceinline__ void store(const Params& params, const Work& work, int tile_row,
-                                      const Accumulator& output, const RowSoftmax& softmax) {
+                                      const Accumulator& output, const RowSoftmax& softmax,
+                                      Element* tile) {
   if constexpr (C::kPacks) {
     Destination to = unpacked(params, work, tile_row);
     write_row<Element, C::kValueDim, 0, true>(to.out, to.lse, to.work, tile_row, to.end, output,
@@ -99,7 +106,12 @@ __device__ __forceinline__ void store(const Params& params, const Work& work, in
   } else if (C::kShares && work.part >= 0) {
     store_part<C>(params, work, tile_row, output, softmax);
   } else {
-    store_tile<Element, C>(params, work, tile_row, output, softmax);
+    if (C::kStoresByTma && params.out.vectors) {
+      store_tile_by_tma<Element, C>(params, work, tile_row, output, softmax, tile);
+    } else {
+      store_tile<Element, C>(params, work, tile_row, output, softmax);
+    }
+    store_lse(params, work, tile_row, softmax);
   }
 }
 

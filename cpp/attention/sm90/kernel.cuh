@@ -71,6 +71,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
         consumer.compute(work, output, softmax);
         softmax.finish();
       } else {
+        consumer.leave_out_tile();
         consumer.set_zero(output);
       }
       if constexpr (C::kJoins) {
@@ -81,10 +82,11 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
           join<Element, C, 1>(params, exchange, work, tile, consumer.row(), output, softmax);
         }
       } else {
-        store<Element, C>(params, work, consumer.row(), output, softmax);
+        store<Element, C>(params, work, consumer.row(), output, softmax, consumer.out_tile());
       }
       consumer.finish_work();
     }
+    if constexpr (C::kStoresByTma) wait_for_tma_store();
   }
 }
 

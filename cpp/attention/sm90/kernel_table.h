@@ -23,6 +23,7 @@ struct Kernel {
   bool joins;  // two teams for each tile
   int box_columns_k;
   int box_columns_v;
+  bool stores_by_tma;
   // Time of a tile's query against the first kernel of its head_dim, measured.
   double cost;
   void (*launch)(DType, const Params&, int num_ctas, cudaStream_t);

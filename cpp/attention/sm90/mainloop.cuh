@@ -7,6 +7,7 @@
 #include "attention/sm90/params.h"
 #include "attention/sm90/row_softmax.cuh"
 #include "attention/sm90/storage.cuh"
+#include "attention/sm90/tma_store.cuh"
 #include "primitives/reduce.cuh"
 
 namespace sparsek::attn::sm90 {
@@ -72,6 +73,26 @@ class Consumer {
     storage_.ring_work.wait_full(work_state_);
     return storage_.work[work_state_.stage()];
   }
+  /// Where O goes on its way to memory, once what it held has got there.
+  __device__ __forceinline__ Element* out_tile() {
+    if constexpr (C::kStagesOut) {
+      storage_.ring_v.wait_full(v_state_);
+      owes_stage_ = true;
+      return storage_.v[v_state_.stage()];
+    } else if constexpr (C::kBuffersOut) {
+      wait_for_tma_store();
+      return storage_.out;
+    }
+    return nullptr;
+  }
+  /// Gives the stage back that O was in, once it is in memory.
+  __device__ __forceinline__ void leave_out_tile() {
+    if (C::kStagesOut && owes_stage_) {
+      wait_for_tma_store();
+      release(storage_.ring_v, v_state_);
+      owes_stage_ = false;
+    }
+  }
   /// Counts the q tiles.
   __device__ __forceinline__ const RingState<2>& work_state() const { return work_state_; }
   __device__ __forceinline__ void finish_work() {
@@ -106,7 +127,7 @@ class Consumer {
     storage_.ring_q.wait_full(q_state_);
     for (bool last = false; !last;) {
       storage_.ring_k.wait_full(k_state_);
-      const auto& note = storage_.notes[storage_.stage_k(k_state_)];
+      const auto& note = storage_.notes[k_state_.stage()];
       const std::uint32_t flags = flags_of(note);
       last = flags & kLast;
       multiply_qk(tSrS);
@@ -137,7 +158,7 @@ class Consumer {
     auto thread_mma = mma.get_slice(thread_);
     Tensor sQ = local_tile(make_tensor(make_smem_ptr(storage_.q), typename L::Q{}),
                            Shape<_64, Int<C::kHeadDim>>{}, make_coord(group_, _0{}));
-    Tensor sK = make_tensor(make_smem_ptr(storage_.k[storage_.stage_k(k_state_)]), typename L::K{});
+    Tensor sK = make_tensor(make_smem_ptr(storage_.k[k_state_.stage()]), typename L::K{});
     multiply<true>(mma, thread_mma.partition_fragment_A(sQ), thread_mma.partition_fragment_B(sK),
                    tSrS);
   }
@@ -179,11 +200,12 @@ class Consumer {
     set_zero(tOrO);
     storage_.ring_q.wait_full(q_state_);
     storage_.ring_k.wait_full(k_state_);
-    const auto& first_note = storage_.notes[storage_.stage_k(k_state_)];
+    const auto& first_note = storage_.notes[k_state_.stage()];
     // A warpgroup is through before the others when they alone see the last tiles.
     const std::uint32_t own = C::kLists ? kLast : 1u << group_;
     std::uint32_t flags = flags_of(first_note);
-    multiply<true>(mma_qk, tSrQ, tSrK(storage_.stage_k(k_state_)), tSrS);
+    multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
+    leave_out_tile();
     warpgroup_wait<0>();
     warpgroup_fence_operand(tSrS);
     if (flags & own) release(storage_.ring_q, q_state_);
@@ -194,13 +216,13 @@ class Consumer {
 
     while (!(flags & own)) {
       wait_tiles();
-      const auto& note = storage_.notes[storage_.stage_k(k_state_)];
+      const auto& note = storage_.notes[k_state_.stage()];
       flags = flags_of(note);
       wait_turn();
       // S of this tile and O of the one before are computed while the other warpgroups do
       // softmax; then O goes on under this warpgroup's own softmax.
-      multiply<true>(mma_qk, tSrQ, tSrK(storage_.stage_k(k_state_)), tSrS);
-      multiply<false>(mma_pv, tOrP, tOrV(k_state_.template before<1>().stage()), tOrO);
+      multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
+      multiply<false>(mma_pv, tOrP, tOrV(v_state_.stage()), tOrO);
       pass_turn();
       warpgroup_wait<1>();
       warpgroup_fence_operand(tSrS);
@@ -215,14 +237,13 @@ class Consumer {
         softmax.rescale(tOrO);
       }
       warpgroup_wait<0>();
-      give_back(storage_.ring_v, k_state_.template before<2>());
+      release(storage_.ring_v, v_state_);
       to_weights(tSrS, tOrP);
     }
-    const auto last_v = k_state_.template before<1>();
-    storage_.ring_v.wait_full(last_v);
-    multiply<false>(mma_pv, tOrP, tOrV(last_v.stage()), tOrO);
+    storage_.ring_v.wait_full(v_state_);
+    multiply<false>(mma_pv, tOrP, tOrV(v_state_.stage()), tOrO);
     warpgroup_wait<0>();
-    give_back(storage_.ring_v, last_v);
+    release(storage_.ring_v, v_state_);
     if constexpr (!C::kLists) {
       while (!(flags & kLast)) flags = pass_tile();
     }
@@ -260,12 +281,12 @@ class Consumer {
   /// Gives the next tile back as it came. Returns its flags.
   __device__ __forceinline__ std::uint32_t pass_tile() {
     storage_.ring_k.wait_full(k_state_);
-    const std::uint32_t flags = flags_of(storage_.notes[storage_.stage_k(k_state_)]);
+    const std::uint32_t flags = flags_of(storage_.notes[k_state_.stage()]);
     wait_turn();
     pass_turn();
     release(storage_.ring_k, k_state_);
-    storage_.ring_v.wait_full(k_state_.template before<1>());
-    give_back(storage_.ring_v, k_state_.template before<1>());
+    storage_.ring_v.wait_full(v_state_);
+    release(storage_.ring_v, v_state_);
     return flags;
   }
 
@@ -273,9 +294,9 @@ class Consumer {
   /// answer takes a while.
   __device__ __forceinline__ void wait_tiles() const {
     const bool has_k = storage_.ring_k.is_full(k_state_);
-    const bool has_v = storage_.ring_v.is_full(k_state_.template before<1>());
+    const bool has_v = storage_.ring_v.is_full(v_state_);
     if (!has_k) storage_.ring_k.wait_full(k_state_);
-    if (!has_v) storage_.ring_v.wait_full(k_state_.template before<1>());
+    if (!has_v) storage_.ring_v.wait_full(v_state_);
   }
 
   /// Each warp gives a stage back when all its lanes are done with it.
@@ -368,9 +389,11 @@ class Consumer {
   int group_;
   int team_;
   int thread_;
-  RingState<C::kStages> k_state_;  // V takes the same steps, later
+  RingState<C::kStagesK> k_state_;
+  RingState<C::kStages> v_state_;
   RingState<1> q_state_;
   RingState<2> work_state_;
+  bool owes_stage_ = false;
 };
 
 }  // namespace sparsek::attn::sm90

@@ -71,7 +71,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   longest = counts.longest;
   const bool ordered = counts.shortest < longest - longest / 4;
-  if (thread == 0) *schedule.progress = {first, ordered};
+  const bool together = schedule.alternate && counts.shortest >= longest - longest / 16;
+  if (thread == 0) *schedule.progress = {first, ordered, together, 0};
   if (!ordered) return;
 
   for (std::int32_t place = first + thread; place < num_tiles; place += kThreads) {
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 __global__ void start_kernel(Progress* progress, std::int32_t first) {
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
-  *progress = {first, 1};
+  *progress = {first, 1, 0, 0};
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ struct Params {
   bool keys_read_once = false;  // with lists: by one q tile, so that L2 need not keep them
   SharedParts shared;           // of schedule.shares
   Rows rows;
+  CUtensorMap o;  // (value_dim, Sq, Hq, B), 16 rows at a time, if out.vectors
 };
 
 /// Rows and queries are the same where no heads are packed.

@@ -21,20 +21,22 @@ class Producer {
         list_piece_{piece_, piece_ / params.pieces.per_block, piece_ % params.pieces.per_block} {}
 
   __device__ __forceinline__ void run() {
-    const std::int32_t team = C::kJoins ? 0 : team_;
-    TileScheduler scheduler(params_.schedule, team * gridDim.x + blockIdx.x,
-                            C::kTilesAtATime * gridDim.x);
+    Scheduler scheduler(params_.schedule, C::kJoins ? 0 : team_);
     next(scheduler);
     while (more_) {
       const QTile tile = next_;
+      if (C::kKeepsTogether && lane_ == 0) scheduler.keep_together();
       load(scheduler, tile);
     }
+    leave_stage();
     announce({Work::kEnd, 0, 0, 0, -1});
   }
 
  private:
+  using Scheduler = TileScheduler<C::kTilesAtATime, C::kKeepsTogether>;
+
   /// Learns the next q tile and starts to read its list.
-  __device__ __forceinline__ void next(TileScheduler& scheduler) {
+  __device__ __forceinline__ void next(Scheduler& scheduler) {
     if (lane_ == 0) more_ = scheduler.template next<C::kShares>(next_);
     more_ = __shfl_sync(~0u, more_, 0);
     next_.q_tile = __shfl_sync(~0u, next_.q_tile, 0);
@@ -65,7 +67,7 @@ class Producer {
     __syncwarp();
   }
 
-  __device__ __forceinline__ void load(TileScheduler& scheduler, const QTile& tile) {
+  __device__ __forceinline__ void load(Scheduler& scheduler, const QTile& tile) {
     const std::int32_t q_begin = tile.q_tile * rows_of_tile<C>(params_);
     const std::int32_t q_end = min(q_begin + rows_of_tile<C>(params_), params_.q_len);
     const std::int32_t first = query_of<C>(params_, q_begin);
@@ -100,10 +102,11 @@ class Producer {
   }
 
   template <class Stream>
-  __device__ __forceinline__ void load(TileScheduler& scheduler, const QTile& tile,
+  __device__ __forceinline__ void load(Scheduler& scheduler, const QTile& tile,
                                        std::int32_t bitmap_row, const KeyRange& shared,
                                        Stream& stream) {
     const bool empty = stream.empty();
+    if (empty) leave_stage();
     const Work work{empty ? Work::kEmpty : Work::kTiles, tile.q_tile * rows_of_tile<C>(params_),
                     tile.head, tile.batch, tile.part};
     announce(work);
@@ -118,8 +121,7 @@ class Producer {
       if (!empty) {
         const Piece piece = stream.piece();
         // K has to wait for the step before, V only for the one before that.
-        if (kValuesFirst && !first)
-          load_v(k_state_.template before<1>(), v_key, kv_head, tile.batch);
+        if (kValuesFirst && !first) load_v(v_key, kv_head, tile.batch);
         storage_.ring_k.wait_empty(k_state_);
         if (lane_ == 0) {
           storage_.ring_k.expect(k_state_, C::kTileKv * C::kHeadDim * sizeof(Element));
@@ -127,16 +129,15 @@ class Producer {
         // Absent keys are read past the end: zeros.
         const std::int32_t key =
             piece.key == kAbsent ? static_cast<std::int32_t>(params_.band.kv_len) : piece.key;
-        load_boxes<C::kHeadDim, C::kSlabK>(
-            params_.k, storage_.ring_k, RingState<C::kStagesK>(k_state_),
-            storage_.k[storage_.stage_k(k_state_)], key, kv_head, tile.batch);
+        load_boxes<C::kHeadDim, C::kSlabK>(params_.k, storage_.ring_k, k_state_,
+                                           storage_.k[k_state_.stage()], key, kv_head, tile.batch);
         write_note(piece, last, shared, bitmap_row);
         if (lane_ < C::kNotedGranules) storage_.ring_k.arrive_full(k_state_);
         k_state_.advance();
         if (first) {
           load_q(work);
         } else if (!kValuesFirst) {
-          load_v(k_state_.template before<2>(), v_key, kv_head, tile.batch);
+          load_v(v_key, kv_head, tile.batch);
         }
         v_key = key;
       }
@@ -146,7 +147,17 @@ class Producer {
       }
       if (!last) stream.advance();
     }
-    if (!empty) load_v(k_state_.template before<1>(), v_key, kv_head, tile.batch);
+    if (!empty) load_v(v_key, kv_head, tile.batch);
+    owes_stage_ = C::kStagesOut;
+  }
+
+  /// Leaves the stage behind a q tile's V to its O: late, when the next Q and K are under way.
+  __device__ __forceinline__ void leave_stage() {
+    if (!C::kStagesOut || !owes_stage_) return;
+    storage_.ring_v.wait_empty(v_state_);
+    if (lane_ == 0) storage_.ring_v.arrive_full(v_state_);
+    v_state_.advance();
+    owes_stage_ = false;
   }
 
   __device__ __forceinline__ void announce(const Work& work) {
@@ -179,14 +190,16 @@ class Producer {
     q_state_.advance();
   }
 
-  __device__ __forceinline__ void load_v(const RingState<C::kStages>& state, std::int32_t key,
-                                         std::int32_t kv_head, std::int32_t batch) {
-    storage_.ring_v.wait_empty(state);
+  __device__ __forceinline__ void load_v(std::int32_t key, std::int32_t kv_head,
+                                         std::int32_t batch) {
+    leave_stage();
+    storage_.ring_v.wait_empty(v_state_);
     if (lane_ == 0) {
-      storage_.ring_v.arrive_expecting(state, C::kTileKv * C::kValueDim * sizeof(Element));
+      storage_.ring_v.arrive_expecting(v_state_, C::kTileKv * C::kValueDim * sizeof(Element));
     }
-    load_boxes<C::kValueDim, C::kSlabV>(params_.v, storage_.ring_v, state,
-                                        storage_.v[state.stage()], key, kv_head, batch);
+    load_boxes<C::kValueDim, C::kSlabV>(params_.v, storage_.ring_v, v_state_,
+                                        storage_.v[v_state_.stage()], key, kv_head, batch);
+    v_state_.advance();
   }
 
   /// Each lane sends for one box: a slab of columns of its piece. The stage expects them.
@@ -211,7 +224,7 @@ class Producer {
         __any_sync(~0u, lane_ < params_.pieces.per_tile &&
                             (piece.bitmap >= 0 || piece.key == kAbsent ||
                              !contains(shared, piece.key, piece.key + params_.pieces.keys)));
-    auto& note = storage_.notes[storage_.stage_k(k_state_)];
+    auto& note = storage_.notes[k_state_.stage()];
     if (masked) {
       const std::int32_t offset = lane_ * kGranule;
       const std::int32_t index = offset / params_.pieces.keys;
@@ -259,7 +272,9 @@ class Producer {
   bool more_ = false;
   QTile next_;
   std::int32_t group_end_ = 0;  // of the warpgroup that is this lane's number
-  RingState<C::kStages> k_state_;
+  RingState<C::kStagesK> k_state_;
+  RingState<C::kStages> v_state_;
+  bool owes_stage_ = false;
   RingState<1> q_state_;
   RingState<2> work_state_;
 };

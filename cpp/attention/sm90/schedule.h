@@ -9,8 +9,10 @@ namespace sparsek::attn::sm90 {
 
 /// Through tiles of unequal length, of which a CTA takes the next one when it is ready.
 struct Progress {
-  std::int32_t next;    // the place to visit
-  std::int32_t in_use;  // 0: the lists are about equal, and each CTA has its own tiles
+  std::int32_t next;      // the place to visit
+  std::int32_t in_use;    // 0: the lists are about equal, and each CTA has its own tiles
+  std::int32_t together;  // 1: they are equal but for a sixteenth, and teams wait for each other
+  std::uint32_t asked;    // then: for how many tiles, the first of each team not counted
 };
 
 /// In which order a launch visits its q tiles.

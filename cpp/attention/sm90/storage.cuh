@@ -78,9 +78,17 @@ struct Layouts {
       cute::Step<cute::_2, cute::_1>{}));
 };
 
+/// O on its way to memory, in slabs as V's.
+template <class Element, int kElements>
+struct OutBuffer {
+  alignas(1024) Element out[kElements];
+};
+template <class Element>
+struct OutBuffer<Element, 0> {};
+
 /// Of one team.
 template <class Element, class C>
-struct Storage {
+struct Storage : OutBuffer<Element, C::kBuffersOut ? C::kTileQ * C::kValueDim : 0> {
   static constexpr int kTileElementsK = C::kTileKv * C::kHeadDim;
   static constexpr int kTileElementsV = C::kTileKv * C::kValueDim;
 
@@ -96,10 +104,6 @@ struct Storage {
   Work work[2];
   BlockQueue queue;
   ListHead next_list;
-
-  __device__ __forceinline__ static int stage_k(const RingState<C::kStages>& step) {
-    return RingState<C::kStagesK>(step).stage();
-  }
 
   __device__ __forceinline__ void init(int consumer_warps) {
     ring_k.init(C::kNotedGranules, consumer_warps);

@@ -7,22 +7,27 @@ namespace sparsek::attn::sm90 {
 
 /// Hands out q tiles to the teams of all CTAs: after a first one of its own for each team the next
 /// one to whoever asks, or each team its own ones. One lane asks.
+///   kTeams          of a CTA, that are given tiles of their own
+///   kKeepsTogether  rounds of equal tiles may wait for each other
+template <int kTeams, bool kKeepsTogether>
 class TileScheduler {
  public:
-  __device__ __forceinline__ TileScheduler(const Schedule& schedule, std::int32_t team,
-                                           std::int32_t num_teams)
-      : schedule_(schedule), team_(team), num_teams_(num_teams) {}
+  __device__ __forceinline__ TileScheduler(const Schedule& schedule, std::int32_t team)
+      : schedule_(schedule), team_(team) {}
 
   /// False when none is left.
   template <bool kShares>
   __device__ __forceinline__ bool next(QTile& tile) {
     if (round_ == 1 && schedule_.progress != nullptr) {
       ptx::griddepcontrol_wait();  // for the kernel that sets it
-      counted_ = schedule_.progress->in_use != 0;
+      if (schedule_.progress->in_use != 0) mode_ = kCounted;
+      if (kKeepsTogether && schedule_.progress->together != 0) mode_ = kMostLooks;
     }
-    std::int32_t place =
-        counted_ ? atomicAdd(&schedule_.progress->next, 1) : place_of(round_, team_, num_teams_);
-    const std::int32_t round = counted_ ? place / num_teams_ : round_;
+    if (mode_ >= kTelling) atomicAdd(&schedule_.progress->asked, 1u);
+    std::int32_t place = mode_ == kCounted
+                             ? atomicAdd(&schedule_.progress->next, 1)
+                             : place_of(round_, team_ * num_ctas() + cta(), num_teams());
+    const std::int32_t round = mode_ == kCounted ? place / num_teams() : round_;
     ++round_;
     const bool backward = schedule_.alternate && round % 2 != 0;
     std::int32_t part = -1;
@@ -30,25 +35,49 @@ class TileScheduler {
       // Behind the tiles that are taken whole, the parts of the others.
       const Shares& shares = schedule_.shares;
       const std::int32_t whole = schedule_.num_tiles - shares.tiles;
-      if (!counted_ && place >= whole) {
+      if (mode_ != kCounted && place >= whole) {
         part = place - whole;
         if (part >= num_parts(shares)) return false;
         place = whole + tile_of_part(shares, part);
       }
     }
     if (place >= schedule_.num_tiles) return false;
-    if (counted_ && schedule_.order != nullptr) place = schedule_.order[place];
+    if (mode_ == kCounted && schedule_.order != nullptr) place = schedule_.order[place];
     tile = tile_at(schedule_, place);
     tile.backward = backward;
     tile.part = part;
     return true;
   }
 
+  /// Before the tile of the last answer: waits until all teams have asked for theirs of the same
+  /// round, as they do when the tile before comes to its end. Teams that drift apart each read
+  /// another part of the keys that L2 cannot hold all of. Who has waited for some 60 us does so no
+  /// more: a CTA that does not come may have found no SM.
+  __device__ __forceinline__ void keep_together() {
+    const auto wanted = static_cast<std::uint32_t>(num_teams() * (round_ - 1));
+    while (mode_ > kTelling && !has_been_asked(wanted)) {
+      __nanosleep(200);
+      --mode_;
+    }
+    if (mode_ > kTelling) mode_ = kMostLooks;
+  }
+
  private:
+  // Asked anew each time: registers are short.
+  __device__ __forceinline__ static std::int32_t cta() { return static_cast<int>(blockIdx.x); }
+  __device__ __forceinline__ static std::int32_t num_ctas() { return static_cast<int>(gridDim.x); }
+  __device__ __forceinline__ static std::int32_t num_teams() { return kTeams * num_ctas(); }
+
+  __device__ __forceinline__ bool has_been_asked(std::uint32_t times) const {
+    return ptx::load_relaxed(&schedule_.progress->asked) - times <= 0x7fffffff;
+  }
+
   const Schedule& schedule_;
   std::int32_t team_;
-  std::int32_t num_teams_;
-  bool counted_ = false;
+  // Each team its own tiles, or the next one from the counter, or its own and together with the
+  // others, for whom it looks so often yet, if it does.
+  std::int32_t mode_ = kOwn;
+  static constexpr std::int32_t kOwn = 0, kCounted = 1, kTelling = 2, kMostLooks = 66;
   std::int32_t round_ = 0;
 };
 
