@@ -326,9 +326,9 @@ def test_rounds_that_keep_together_beside_a_kernel_that_holds_sms(head_dim, rng)
     alone = attention(q, k, v, mask=mask, backend="sm90")
     hold = cupy.RawKernel(HOLD, "hold")
     hold.max_dynamic_shared_size_bytes = 128 * 1024
-    stream = torch.cuda.Stream()
+    stream = cupy.cuda.Stream(non_blocking=True)
     torch.cuda.synchronize()
-    with cupy.cuda.ExternalStream(stream.cuda_stream):
+    with stream:
         hold((40,), (32,), (np.int64(20_000_000),), shared_mem=128 * 1024)
     beside = attention(q, k, v, mask=mask, backend="sm90")
     assert torch.equal(beside, alone)

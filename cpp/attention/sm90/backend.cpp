@@ -118,6 +118,7 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
                      p.num_q_heads,
                      choice.section,
                      choice.alternate,
+                     choice.together,
                      choice.shares};
   auto* memory = static_cast<char*>(args.workspace);
   if (choice.shares.tiles > 0) {

@@ -17,6 +17,7 @@ struct Choice {
   int num_ctas = 0;
   int section = 0;         // see Schedule
   bool alternate = false;  // see Schedule
+  bool together = false;   // see Schedule
   Shares shares;
   bool keys_read_once = false;  // of a head one q tile reads keys
   bool counted = false;         // CTAs take the next tile when they are ready

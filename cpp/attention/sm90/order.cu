@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   longest = counts.longest;
   const bool ordered = counts.shortest < longest - longest / 4;
-  const bool together = schedule.alternate && counts.shortest >= longest - longest / 16;
+  const bool together = schedule.together && counts.shortest >= longest - longest / 16;
   if (thread == 0) *schedule.progress = {first, ordered, together, 0};
   if (!ordered) return;
 

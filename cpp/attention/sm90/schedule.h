@@ -24,6 +24,9 @@ struct Schedule {
   // Lists are visited from their ends in every second round: what the round before read last is
   // then still in L2.
   bool alternate = false;
+  // If their lists turn out to be equal, teams do not begin a round before all come to the end of
+  // the one before.
+  bool together = false;
   // Where each team has its own tiles: the last of them, which teams share.
   Shares shares;
   // Set on the GPU by the kernel before.

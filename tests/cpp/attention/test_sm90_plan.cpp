@@ -164,6 +164,16 @@ void test_choice() {
   CHECK(!sm90::choose(far).alternate);  // L2 has K and V of two heads
   far.kv_len = 131072;
   CHECK(sm90::choose(far).alternate);
+  far.q_len = 131072;
+  far.listed_keys = 16 * 128;  // 132 q tiles read them twice in a round
+  CHECK(sm90::choose(far).together);
+  far.listed_keys = 15 * 128;
+  CHECK(!sm90::choose(far).together);
+  far.listed_keys = 16 * 128;
+  far.head_dim = far.value_dim = 64;  // L2 has K and V of a head
+  CHECK(!sm90::choose(far).together);
+  far.head_dim = far.value_dim = 128;
+  far.q_len = 32768;
   CHECK_EQ(sm90::choose(far).section, 0);
   far.num_kv_heads = 4;
   far.lists_of_kv_heads = true;
