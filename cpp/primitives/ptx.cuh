@@ -57,12 +57,20 @@ __device__ inline void store_if(bool wanted, void* to, const std::uint32_t (&wor
       : "memory");
 }
 
-/// Four 8x8 matrices of 16 bits to shared memory, of which a lane holds a word each (element (lane
-/// / 4, 2 * (lane % 4)) and the next); lane l gives the address of row l % 8 of matrix l / 8.
-__device__ inline void store_matrices(std::uint32_t to, const std::uint32_t (&word)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-               "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
-               : "memory");
+/// Four 8x8 matrices of 16-bit elements to shared memory, of which a lane holds a word each: in row
+/// lane / 4 the elements 2 * (lane % 4) and the next, or in that column. Lane l gives the address
+/// of row l % 8 of matrix l / 8.
+template <bool kTransposed = false>
+__device__ void store_matrices(std::uint32_t to, const std::uint32_t (&word)[4]) {
+  if constexpr (kTransposed) {
+    asm volatile("stmatrix.sync.aligned.x4.trans.m8n8.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                 "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
+                 : "memory");
+  } else {
+    asm volatile("stmatrix.sync.aligned.x4.m8n8.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                 "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
+                 : "memory");
+  }
 }
 
 }  // namespace sparsek::ptx

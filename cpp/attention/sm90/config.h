@@ -67,16 +67,17 @@ struct Config {
   // The producers of three teams have registers for it only where theirs is the overlapped loop.
   static constexpr bool kKeepsTogether = Lists && (Overlap || Teams < 3);
 
-  // TMA stores O from shared memory: from a place of its own, if the rings leave room, or from a
-  // stage of V that the ring leaves out behind a q tile.
+  // TMA stores O from shared memory: from a place of its own, if the rings and what else a team
+  // has there (less than 3 KB) leave room, or from a stage of V that the ring leaves out behind a q
+  // tile.
+  static constexpr bool kStoresTiles = Overlap && !Packs && !Joins;
   static constexpr int kBytesOfRings =
       2 * (TileQ * HeadDim + TileKv * (StagesK * HeadDim + Stages * ValueDim));
   static constexpr int kBytesOfOut = 2 * TileQ * ValueDim;
   static constexpr bool kBuffersOut =
-      Overlap && !Packs && !Joins &&
-      (kBytesOfRings + kBytesOfOut + 3072) * Teams * CtasPerSm <= 226 * 1024;
+      kStoresTiles && (kBytesOfRings + kBytesOfOut + 3072) * Teams * CtasPerSm <= 226 * 1024;
   static constexpr bool kStagesOut =
-      !kBuffersOut && Overlap && !Lists && !Packs && !Joins && Stages > 2 && TileKv >= TileQ;
+      kStoresTiles && !kBuffersOut && !Lists && Stages > 2 && TileKv >= TileQ;
   static constexpr bool kStoresByTma = kBuffersOut || kStagesOut;
 
   static_assert(TileQ % 64 == 0 && TileKv % kGranule == 0 && TileKv <= 256);

@@ -73,7 +73,7 @@ class Consumer {
     storage_.ring_work.wait_full(work_state_);
     return storage_.work[work_state_.stage()];
   }
-  /// Where O goes on its way to memory, once what it held has got there.
+  /// Where O goes on its way to memory, once TMA has read what lay there.
   __device__ __forceinline__ Element* out_tile() {
     if constexpr (C::kStagesOut) {
       storage_.ring_v.wait_full(v_state_);
@@ -85,7 +85,7 @@ class Consumer {
     }
     return nullptr;
   }
-  /// Gives the stage back that O was in, once it is in memory.
+  /// Gives the stage back that O was in, once TMA has read it.
   __device__ __forceinline__ void leave_out_tile() {
     if (C::kStagesOut && owes_stage_) {
       wait_for_tma_store();

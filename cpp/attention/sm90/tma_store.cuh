@@ -8,6 +8,7 @@
 #include "attention/sm90/row_softmax.cuh"
 #include "attention/sm90/storage.cuh"
 #include "primitives/barrier.cuh"
+#include "primitives/ptx.cuh"
 
 namespace sparsek::attn::sm90 {
 

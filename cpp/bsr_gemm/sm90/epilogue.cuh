@@ -10,6 +10,7 @@
 
 #include "bsr_gemm/sm90/params.h"
 #include "primitives/barrier.cuh"
+#include "primitives/ptx.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -20,22 +21,6 @@ __device__ inline std::uint32_t pack(cutlass::half_t, float x, float y) {
 __device__ inline std::uint32_t pack(cutlass::bfloat16_t, float x, float y) {
   const __nv_bfloat162 packed = __floats2bfloat162_rn(x, y);
   return reinterpret_cast<const std::uint32_t&>(packed);
-}
-
-/// Four 8x8 matrices of 16-bit elements to shared memory; lane l gives the address of row l % 8 of
-/// matrix l / 8.
-template <bool kTransposed>
-__device__ void store_matrices(std::uint32_t address, const std::uint32_t (&r)[4]) {
-  if constexpr (kTransposed) {
-    asm volatile(
-        "stmatrix.sync.aligned.x4.trans.m8n8.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-        "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-        : "memory");
-  } else {
-    asm volatile("stmatrix.sync.aligned.x4.m8n8.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-                 : "memory");
-  }
 }
 
 constexpr int kStagingBytes = 16384;  // of one warp group
@@ -221,7 +206,7 @@ class Epilogue {
         }
         const int col = j * 8 % 64 + col_in_store;
         const int line = (kAcross ? col : row) + lane % 8, unit = (kAcross ? row : col) / 8;
-        store_matrices<kAcross>(
+        ptx::store_matrices<kAcross>(
             shared_address(staging) + j * 8 / 64 * (kRows * 128) + unit_offset(line, unit), r);
       }
       sync();
