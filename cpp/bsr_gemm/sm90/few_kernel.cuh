@@ -20,6 +20,11 @@ __global__ void __launch_bounds__(few_threads(kFewMostGroups), 1)
     cute::prefetch_tma_descriptor(&p.sparse_map);
     cute::prefetch_tma_descriptor(&p.dense_map);
   }
+  typename FewProducer<C>::Start start{};
+  if (group == groups) {
+    ptx::griddepcontrol_wait();
+    start = FewProducer<C>::start(p);
+  }
   if (threadIdx.x == 0) {
 #pragma unroll
     for (int i = 0; i < kFewMostStages; ++i) {
@@ -43,7 +48,7 @@ __global__ void __launch_bounds__(few_threads(kFewMostGroups), 1)
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
   if (group == groups) {
-    FewProducer<C>(p, smem).run();
+    FewProducer<C>(p, smem, start).run();
   } else {
     FewConsumer<C>(p, smem, group).run();
   }

@@ -14,9 +14,21 @@ namespace sparsek::bsr::sm90 {
 template <class C>
 class FewProducer {
  public:
-  __device__ FewProducer(const FewParams& p, const FewStorage<C>& smem)
+  /// What a warp begins with. Reading it takes as long as making the barriers, and needs none.
+  struct Start {
+    FewSquare square;
+    std::int32_t count;
+    const FewSquare* all;
+  };
+  static __device__ Start start(const FewParams& p) {
+    const FewShare& share = p.deal.shares[blockIdx.x];
+    return {share.first[lane()], share.squares, p.deal.squares + share.begin + lane()};
+  }
+
+  __device__ FewProducer(const FewParams& p, const FewStorage<C>& smem, const Start& start)
       : p_(p),
         smem_(smem),
+        start_(start),
         // No more than stages: a warp's last stage says that the one before that has been read.
         warps_(min(kFewProducers, smem.stages())),
         turn_(static_cast<int>(threadIdx.x / 32 % kFewProducers)) {}
@@ -32,14 +44,11 @@ class FewProducer {
   static __device__ int lane() { return static_cast<int>(threadIdx.x % 32); }
 
   __device__ void fill_all() {
-    const FewShare& share = p_.deal.shares[blockIdx.x];
-    FewSquare square = share.first[lane()];
-    const std::int32_t count = share.squares;
-    const FewSquare* const all = p_.deal.squares + share.begin + lane();
-    for (std::int32_t at = 0; at < count; at += 32) {
+    FewSquare square = start_.square;
+    for (std::int32_t at = 0; at < start_.count; at += 32) {
       const FewSquare now = square;
-      if (at + 32 + lane() < count) square = all[at + 32];
-      fill(now, min(count - at, 32) / C::kSquares);
+      if (at + 32 + lane() < start_.count) square = start_.all[at + 32];
+      fill(now, min(start_.count - at, 32) / C::kSquares);
     }
   }
 
@@ -89,6 +98,7 @@ class FewProducer {
 
   const FewParams& p_;
   const FewStorage<C>& smem_;
+  const Start start_;
   int warps_, turn_;  // of how many warps, and stages until it is this one's turn
   int stage_ = 0;
   std::uint32_t phase_ = 0;
