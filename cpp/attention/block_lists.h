@@ -73,6 +73,11 @@ SPARSEK_HOST_DEVICE inline std::int64_t bitmap_words(const BlockMaskView& mask) 
   return (mask.kv_block + 31) / 32;
 }
 
+/// A word's `count` lowest bits: none below 0, all from 32 on.
+SPARSEK_HOST_DEVICE inline std::uint32_t lowest_bits(std::int32_t count) {
+  return count <= 0 ? 0u : count >= 32 ? ~0u : (1u << count) - 1;
+}
+
 /// The bits of query `row` of the block (0 <= row < q_block).
 SPARSEK_HOST_DEVICE inline const std::uint32_t* bitmap_row(const BlockMaskView& mask,
                                                            std::int64_t bitmap, std::int64_t row) {

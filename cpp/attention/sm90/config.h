@@ -64,9 +64,6 @@ struct Config {
                 : kLaunchRegs;
   static constexpr int kConsumerRegs = kConsumerRegsMax > 240 ? 240 : kConsumerRegsMax;
 
-  // The producers of three teams have registers for it only where theirs is the overlapped loop.
-  static constexpr bool kKeepsTogether = Lists && (Overlap || Teams < 3);
-
   // TMA stores O from shared memory: from a place of its own, if the rings and what else a team
   // has there (less than 3 KB) leave room, or from a stage of V that the ring leaves out behind a q
   // tile.

@@ -4,6 +4,7 @@
 
 #include "attention/block_lists.h"
 #include "attention/kv_visits.h"
+#include "attention/sm90/masking.cuh"
 #include "attention/sm90/params.h"
 #include "attention/sm90/row_softmax.cuh"
 #include "attention/sm90/storage.cuh"
@@ -318,14 +319,15 @@ class Consumer {
       CUTE_UNROLL
       for (int g = 0; g < C::kGranules; ++g) {
         const Granule granule = read(note.granules[g]);
+        const int key = granule.key + pair;
         CUTE_UNROLL
         for (int r = 0; r < 2; ++r) {
           const int query = query_of_row(work, r);
           const KeyRange seen = visible_keys(params_.band, query, query + 1);
-          const std::uint32_t bits =
-              visible_bits(granule, C::kPacks ? query : row() + 8 * r) >> pair;
-          erase<kGranule>(tSrS, 8 * g + 2 * r, seen.begin - granule.key - pair,
-                          seen.end - granule.key - pair, bits);
+          const std::uint32_t bits = lowest_bits(seen.end - key) & ~lowest_bits(seen.begin - key);
+          keep_bits<kGranule>(
+              tSrS, 8 * g + 2 * r,
+              bits & visible_bits(granule, C::kPacks ? query : row() + 8 * r) >> pair);
           // Nor would both rows' queries, where these are computed.
           if constexpr (C::kPacks) asm volatile("" ::: "memory");
         }
@@ -337,7 +339,7 @@ class Consumer {
       for (int r = 0; r < 2; ++r) {
         const int query = query_of_row(work, r);
         const KeyRange seen = visible_keys(params_.band, query, query + 1);
-        erase<C::kTileKv>(tSrS, 2 * r, seen.begin - key, seen.end - key);
+        keep_columns<C::kTileKv>(tSrS, 2 * r, seen.begin - key, seen.end - key);
       }
     }
   }
@@ -345,22 +347,6 @@ class Consumer {
   /// Of a thread's two rows.
   __device__ __forceinline__ int query_of_row(const Work& work, int r) const {
     return query_of<C>(params_, work.q_begin + row() + 8 * r);
-  }
-
-  /// Of a thread's share of a row of kColumns scores, from element `first` on, keeps the columns
-  /// [begin, end) whose bit is set.
-  template <int kColumns>
-  __device__ __forceinline__ static void erase(Scores& tSrS, int first, int begin, int end,
-                                               std::uint32_t bits = ~0u) {
-    CUTE_UNROLL
-    for (int column = 0; column < kColumns; column += 8) {
-      CUTE_UNROLL
-      for (int c = 0; c < 2; ++c) {
-        bool allowed = column + c >= begin && column + c < end;
-        if (kColumns <= 32) allowed = allowed && (bits >> (column + c) & 1);
-        if (!allowed) tSrS(first + column / 2 + c) = -INFINITY;
-      }
-    }
   }
 
   __device__ __forceinline__ std::uint32_t visible_bits(const Granule& granule,

@@ -25,7 +25,7 @@ class Producer {
     next(scheduler);
     while (more_) {
       const QTile tile = next_;
-      if (C::kKeepsTogether && lane_ == 0) scheduler.keep_together();
+      if (C::kLists) scheduler.keep_together();
       load(scheduler, tile);
     }
     leave_stage();
@@ -33,7 +33,7 @@ class Producer {
   }
 
  private:
-  using Scheduler = TileScheduler<C::kTilesAtATime, C::kKeepsTogether>;
+  using Scheduler = TileScheduler<C::kTilesAtATime, C::kLists>;
 
   /// Learns the next q tile and starts to read its list.
   __device__ __forceinline__ void next(Scheduler& scheduler) {

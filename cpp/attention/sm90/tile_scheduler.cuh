@@ -6,7 +6,7 @@
 namespace sparsek::attn::sm90 {
 
 /// Hands out q tiles to the teams of all CTAs: after a first one of its own for each team the next
-/// one to whoever asks, or each team its own ones. One lane asks.
+/// one to whoever asks, or each team its own ones. Lane 0 asks.
 ///   kTeams          of a CTA, that are given tiles of their own
 ///   kKeepsTogether  rounds of equal tiles may wait for each other
 template <int kTeams, bool kKeepsTogether>
@@ -21,7 +21,7 @@ class TileScheduler {
     if (round_ == 1 && schedule_.progress != nullptr) {
       ptx::griddepcontrol_wait();  // for the kernel that sets it
       if (schedule_.progress->in_use != 0) mode_ = kCounted;
-      if (kKeepsTogether && schedule_.progress->together != 0) mode_ = kMostLooks;
+      if (kKeepsTogether && schedule_.progress->together != 0) mode_ = kTogether;
     }
     if (mode_ >= kTelling) atomicAdd(&schedule_.progress->asked, 1u);
     std::int32_t place = mode_ == kCounted
@@ -49,17 +49,20 @@ class TileScheduler {
     return true;
   }
 
-  /// Before the tile of the last answer: waits until all teams have asked for theirs of the same
-  /// round, as they do when the tile before comes to its end. Teams that drift apart each read
-  /// another part of the keys that L2 cannot hold all of. Who has waited for some 60 us does so no
-  /// more: a CTA that does not come may have found no SM.
+  /// Before the tile of the last answer, by the whole warp: waits until all teams have asked for
+  /// theirs of the same round, as they do when the tile before comes to its end. Teams that drift
+  /// apart each read another part of the keys that L2 cannot hold all of. Who has waited for some
+  /// 60 us does so no more: a CTA that does not come may have found no SM. In a loop of the lane
+  /// that asks ptxas lost sight of the warp's being together: each list took 1 % longer.
   __device__ __forceinline__ void keep_together() {
     const auto wanted = static_cast<std::uint32_t>(num_teams() * (round_ - 1));
-    while (mode_ > kTelling && !has_been_asked(wanted)) {
+#pragma unroll 1
+    for (int looks = 0; looks < kMostLooks; ++looks) {
+      const bool waits = threadIdx.x % 32 == 0 && mode_ == kTogether && !has_been_asked(wanted);
+      if (!__any_sync(~0u, waits)) return;
       __nanosleep(200);
-      --mode_;
     }
-    if (mode_ > kTelling) mode_ = kMostLooks;
+    mode_ = kTelling;
   }
 
  private:
@@ -74,10 +77,11 @@ class TileScheduler {
 
   const Schedule& schedule_;
   std::int32_t team_;
-  // Each team its own tiles, or the next one from the counter, or its own and together with the
-  // others, for whom it looks so often yet, if it does.
+  // Each team its own tiles, or the next one from the counter, or its own and says when it asks,
+  // and waits for the others too.
   std::int32_t mode_ = kOwn;
-  static constexpr std::int32_t kOwn = 0, kCounted = 1, kTelling = 2, kMostLooks = 66;
+  static constexpr std::int32_t kOwn = 0, kCounted = 1, kTelling = 2, kTogether = 3;
+  static constexpr int kMostLooks = 64;
   std::int32_t round_ = 0;
 };
 

@@ -97,6 +97,15 @@ void test_no_blocks() {
   run_attention(mask);
 }
 
+void test_lowest_bits() {
+  for (std::int32_t count = -40; count <= 80; ++count) {
+    const std::uint32_t bits = lowest_bits(count);
+    for (std::int32_t bit = 0; bit < 32; ++bit) CHECK((bits >> bit & 1) == (bit < count ? 1u : 0u));
+  }
+  CHECK(lowest_bits(-kMax32) == 0);
+  CHECK(lowest_bits(kMax32) == ~0u);
+}
+
 void test_check_block_mask() {
   OwnedMask mask;
   make_random_mask({70, 90, 16, 8, 1, 1, 0.9, false, true}, &mask);
@@ -126,6 +135,7 @@ int main() {
   }
   test_list_number();
   test_no_blocks();
+  test_lowest_bits();
   test_check_block_mask();
   return failures() != 0;
 }
