@@ -50,7 +50,7 @@ void attention(const AttentionArgs& args, const std::function<void*(std::size_t)
   if (args.out.num_elements() == 0) return;
   check_outputs_apart(args);
   const std::size_t needed = backend.workspace_bytes(problem);
-  if (needed == 0) return backend.run(problem, args);
+  if (needed == 0) return run_backend(backend, problem, args);
 
   AttentionArgs with_workspace = args;
   with_workspace.workspace = allocate(needed);
@@ -60,7 +60,7 @@ void attention(const AttentionArgs& args, const std::function<void*(std::size_t)
   require_value(reinterpret_cast<std::uintptr_t>(with_workspace.workspace) % 256 == 0,
                 "workspace: expected an address that is a multiple of 256, got ",
                 with_workspace.workspace);
-  backend.run(problem, with_workspace);
+  run_backend(backend, problem, with_workspace);
 }
 
 std::string attention_backend(const AttentionArgs& args) {

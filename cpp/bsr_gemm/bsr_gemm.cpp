@@ -5,6 +5,7 @@
 #include "bsr_gemm/backends.h"
 #include "bsr_gemm/problem.h"
 #include "core/checks.h"
+#include "core/device_guard.h"
 
 namespace sparsek {
 namespace {
@@ -37,6 +38,7 @@ void make_bsr_plan(const BsrMatrixView& matrix, OperandSide side, void* memory, 
                    PlanEffort effort) {
   if (bsr_plan_bytes(matrix, side) == 0) return;
   require_value(memory != nullptr, "memory: expected that of a plan, got null");
+  const DeviceGuard guard(matrix.values.device);
   bsr::sm90::fill_plan(matrix, side, effort, memory, stream);
 }
 
@@ -56,7 +58,7 @@ void bsr_gemm(const BsrGemmArgs& args) {
                   ", got ", args.workspace_bytes);
     check_workspace(args.workspace, needed);
   }
-  backend.run(problem, args);
+  run_backend(backend, problem, args);
 }
 
 void bsr_gemm(const BsrGemmArgs& args, const std::function<void*(std::size_t)>& allocate) {
@@ -65,12 +67,12 @@ void bsr_gemm(const BsrGemmArgs& args, const std::function<void*(std::size_t)>& 
   check_out_apart(args);
   const bsr::BsrGemmBackend& backend = select(problem, args);
   const std::size_t needed = backend.workspace_bytes(problem);
-  if (needed == 0) return backend.run(problem, args);
+  if (needed == 0) return run_backend(backend, problem, args);
   BsrGemmArgs with_workspace = args;
   with_workspace.workspace = allocate(needed);
   with_workspace.workspace_bytes = needed;
   check_workspace(with_workspace.workspace, needed);
-  backend.run(problem, with_workspace);
+  run_backend(backend, problem, with_workspace);
 }
 
 std::string bsr_gemm_backend(const BsrGemmArgs& args) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/device_guard.h"
 #include "core/log.h"
 #include "core/message.h"
 #include "sparsek/backend.h"
@@ -59,6 +60,13 @@ const Backend<Problem, Args>& select_backend(const char* operation,
     fail(ErrorKind::invalid_value, "backend: expected one of ", names, ", got \"", forced, "\"");
   }
   fail(ErrorKind::unsupported, operation, ": no backend takes ", to_string(problem), reasons);
+}
+
+/// Runs a backend where the arrays are.
+template <class Problem, class Args>
+void run_backend(const Backend<Problem, Args>& backend, const Problem& problem, const Args& args) {
+  const DeviceGuard guard(problem.device.device);
+  backend.run(problem, args);
 }
 
 /// The first backend that takes the problem, by name; empty when none does.

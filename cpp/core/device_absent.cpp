@@ -1,5 +1,6 @@
 // Built in place of device_cuda.cpp when the library is built without CUDA.
 #include "core/device.h"
+#include "core/device_guard.h"
 #include "core/message.h"
 #include "sparsek/system.h"
 
@@ -21,6 +22,9 @@ const CudaDevices& cuda_devices() {
 
 int cuda_build_version() { return 0; }
 
-void synchronize(void*) { fail(ErrorKind::unsupported, "synchronize: ", kNotBuilt); }
+void synchronize(Device, void*) { fail(ErrorKind::unsupported, "synchronize: ", kNotBuilt); }
+
+DeviceGuard::DeviceGuard(Device) {}
+DeviceGuard::~DeviceGuard() = default;
 
 }  // namespace sparsek

@@ -4,6 +4,7 @@
 
 #include "core/cuda_check.h"
 #include "core/device.h"
+#include "core/device_guard.h"
 #include "core/message.h"
 #include "sparsek/system.h"
 
@@ -58,7 +59,8 @@ const DeviceInfo& device_info(Device device) {
 
 int cuda_build_version() { return CUDART_VERSION; }
 
-void synchronize(void* stream) {
+void synchronize(Device device, void* stream) {
+  const DeviceGuard guard(device);
   cuda_check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "synchronize");
 }
 

@@ -1,31 +1,13 @@
 #include "primitives/tensor_map.h"
 
-#include <cuda_runtime_api.h>
-
-#include "core/cuda_check.h"
+#include "core/driver.h"
 
 namespace sparsek {
-namespace {
-
-using Encode = decltype(&cuTensorMapEncodeTiled);
-
-/// Asked of the runtime, so that the library loads where there is no driver.
-Encode find_encode() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-  cuda_check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
-                                              cudaEnableDefault, &found),
-             "cudaGetDriverEntryPointByVersion");
-  require(found == cudaDriverEntryPointSuccess && function != nullptr, ErrorKind::cuda,
-          "cuTensorMapEncodeTiled is not in this driver, expected one for CUDA 12.0 or later");
-  return reinterpret_cast<Encode>(function);
-}
-
-}  // namespace
 
 CUtensorMap make_tensor_map(const char* name, DType dtype, const void* data,
                             std::initializer_list<MapAxis> axes) {
-  static const Encode encode = find_encode();
+  static const auto encode =
+      driver_function<decltype(&cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   constexpr int kMaxAxes = 5;
   cuuint64_t extents[kMaxAxes], stride_bytes[kMaxAxes];
   cuuint32_t boxes[kMaxAxes], element_strides[kMaxAxes];
@@ -45,15 +27,14 @@ CUtensorMap make_tensor_map(const char* name, DType dtype, const void* data,
                                      : boxes[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
                                                       : CU_TENSOR_MAP_SWIZZLE_32B;
   CUtensorMap map;
-  const CUresult result = encode(
-      &map,
-      dtype == DType::bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-      static_cast<cuuint32_t>(rank), const_cast<void*>(data), extents, stride_bytes, boxes,
-      element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_128B,  // with 256 bytes memory gives 5 % less
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  require(result == CUDA_SUCCESS, ErrorKind::cuda, name, ": cuTensorMapEncodeTiled returned ",
-          static_cast<int>(result));
+  driver_check(encode(&map,
+                      dtype == DType::bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                               : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+                      static_cast<cuuint32_t>(rank), const_cast<void*>(data), extents, stride_bytes,
+                      boxes, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                      CU_TENSOR_MAP_L2_PROMOTION_L2_128B,  // with 256 bytes memory gives 5 % less
+                      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+               name, ": cuTensorMapEncodeTiled");
   return map;
 }
 

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "sparsek/types.h"
+
 namespace sparsek {
 
 struct GpuInfo {
@@ -17,7 +19,7 @@ std::vector<GpuInfo> list_gpus();
 /// CUDA toolkit that the library was built with (13000 for 13.0), 0 when built without CUDA.
 int cuda_build_version();
 
-/// Waits for the work on a cudaStream_t. Throws Error (cuda).
-void synchronize(void* stream);
+/// Waits for the work on a cudaStream_t of a GPU; null is its default stream. Throws Error (cuda).
+void synchronize(Device device, void* stream);
 
 }  // namespace sparsek

@@ -120,7 +120,7 @@ nb::object run(nb::object q_array, nb::object k_array, nb::object v_array, nb::o
     attention(args,
               [&](std::size_t bytes) { return caller.allocate(bytes, args.q.device, &workspace); });
   }
-  caller.finish(stream);
+  caller.finish(args.q.device, stream);
   if (!return_lse && !return_weights) return out.object;
   return nb::make_tuple(out.object, lse.object, weights.object);
 }

@@ -58,7 +58,7 @@ nb::object run(const nb::object& a_object, const nb::object& b_object, const nb:
     nb::gil_scoped_release release;
     bsr_gemm(args, [&](std::size_t bytes) { return caller.allocate(bytes, device, &workspace); });
   }
-  caller.finish(stream);
+  caller.finish(device, stream);
   return out_object;
 }
 
@@ -83,14 +83,19 @@ void bind_bsr_gemm(nb::module_& module) {
           nb::kw_only(), "rows"_a, "cols"_a, "values"_a, "row_offsets"_a, "col_indices"_a,
           "value_indices"_a.none());
 
-  nb::class_<BoundBsrPlan>(module, "BsrPlan", "What make_bsr_plan makes of a structure.")
+  nb::class_<BoundBsrPlan>(module, "BsrPlan",
+                           "What make_bsr_plan makes of a structure, ready when it returns.")
       .def(
           "__init__",
           [](BoundBsrPlan* self, const BoundBsrMatrix& matrix, bool right, Array memory,
              std::uintptr_t stream) {
             void* const data = const_cast<void*>(memory.data());
-            make_bsr_plan(matrix.view, right ? OperandSide::right : OperandSide::left, data,
-                          reinterpret_cast<void*>(stream));
+            {
+              nb::gil_scoped_release release;
+              make_bsr_plan(matrix.view, right ? OperandSide::right : OperandSide::left, data,
+                            reinterpret_cast<void*>(stream));
+              synchronize(matrix.view.values.device, reinterpret_cast<void*>(stream));
+            }
             new (self) BoundBsrPlan{std::move(memory), data};
           },
           nb::kw_only(), "matrix"_a, "right"_a, "memory"_a, "stream"_a);

@@ -35,8 +35,8 @@ std::uintptr_t Caller::stream(const Device& device) const {
   return device.type == DeviceType::cuda ? exchange->current_stream(device.index) : 0;
 }
 
-void Caller::finish(std::uintptr_t stream) const {
-  if (exchange == nullptr) library.attr("finish")(stream);
+void Caller::finish(const Device& device, std::uintptr_t stream) const {
+  if (exchange == nullptr) library.attr("finish")(device.index, stream);
 }
 
 }  // namespace sparsek::python

@@ -49,8 +49,8 @@ struct Caller {
 
   /// That of `like`, which is on `device`, as an address.
   std::uintptr_t stream(const Device& device) const;
-  /// Called after work was enqueued.
-  void finish(std::uintptr_t stream) const;
+  /// Called after work was enqueued on a stream of `device`.
+  void finish(const Device& device, std::uintptr_t stream) const;
 };
 
 }  // namespace sparsek::python

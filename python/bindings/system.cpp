@@ -52,11 +52,11 @@ void bind_system(nb::module_& module) {
       "driver shows.");
   module.def(
       "synchronize",
-      [](std::uintptr_t stream) {
+      [](int device_index, std::uintptr_t stream) {
         nb::gil_scoped_release release;
-        synchronize(reinterpret_cast<void*>(stream));
+        synchronize({DeviceType::cuda, device_index}, reinterpret_cast<void*>(stream));
       },
-      "stream"_a, "Waits for the work on a CUDA stream.");
+      "device_index"_a, "stream"_a, "Waits for the work on a stream of a CUDA device.");
   module.def("num_threads", &num_threads, "Threads that the CPU backend uses.");
   module.def("set_num_threads", &set_num_threads, "count"_a,
              "Sets the threads that the CPU backend uses; 0 = as many as the process may run on.");

@@ -317,7 +317,6 @@ class BSRMatrix:
                 memory = framework.empty((size,), "uint8", self.row_offsets)
                 stream = framework.stream(memory)
                 plan = _core.BsrPlan(matrix=view, right=right, memory=framework.export(memory), stream=stream)
-                _core.synchronize(stream)
             plans[right] = plan
         return plans.get(right)
 

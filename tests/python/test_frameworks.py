@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import reference
@@ -194,6 +196,33 @@ def test_runs_on_cupys_current_stream(rng):
         got = attention(late, k, v)
     stream.synchronize()
     assert cupy.array_equal(got, want)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("work", ["dense", "lists", "weights", "few columns", "many columns", "sampled", "no blocks"])
+def test_first_use_of_cuda_in_a_thread(work, rng):
+    """No array is made there by another library, which would bring a context along."""
+    q, k, v = (torch.from_numpy(x).cuda() for x in values(rng))
+    mask = some_mask(rng).to(q)
+    matrix = BSRMatrix.from_dense(
+        torch.from_numpy(rng.standard_normal((128, 128), dtype=np.float32)).half().cuda(), (64, 64)
+    )
+    x = torch.ones(128, 512, dtype=torch.float16, device="cuda")
+    full = matrix.to_dense()
+    run = {
+        "dense": lambda: attention(q, k, v),
+        "lists": lambda: attention(q, k, v, mask=mask),
+        "weights": lambda: attention(q, k, v, return_weights=True)[1],
+        "few columns": lambda: bsr_gemm(matrix, x[:, :32]),
+        "many columns": lambda: bsr_gemm(matrix, x),
+        "sampled": lambda: bsr_gemm(full, x[:, :128], out_pattern=matrix).values,
+        "no blocks": lambda: bsr_gemm(x.T, x, backend="sm90_dense"),
+    }[work]
+
+    want = run()
+    with ThreadPoolExecutor(1) as thread:
+        got = thread.submit(run).result()
+    assert torch.equal(got, want)
 
 
 @pytest.mark.gpu

@@ -5,7 +5,6 @@
 #include "attention/fused.h"
 #include "attention/pack_gqa.h"
 #include "attention/sm90/choice.h"
-#include "core/cuda_check.h"
 #include "core/integers.h"
 #include "core/tensor_cores.h"
 #include "primitives/tensor_map.h"
@@ -138,7 +137,6 @@ void run(const Problem& asked, const AttentionArgs& asked_args) {
   std::optional<Problem> packed;
   const Problem& p = pack(asked, &packed);
   const AttentionArgs args = pack_gqa(asked, p, asked_args);
-  const DeviceGuard guard(p.device.device);
   const auto stream = static_cast<cudaStream_t>(args.stream);
   const Choice choice = choose(p);
   if (log_enabled()) log_once(cat("attention sm90 ", to_string(choice)));

@@ -324,10 +324,12 @@ class Consumer {
         for (int r = 0; r < 2; ++r) {
           const int query = query_of_row(work, r);
           const KeyRange seen = visible_keys(params_.band, query, query + 1);
-          const std::uint32_t bits = lowest_bits(seen.end - key) & ~lowest_bits(seen.begin - key);
-          keep_bits<kGranule>(
-              tSrS, 8 * g + 2 * r,
-              bits & visible_bits(granule, C::kPacks ? query : row() + 8 * r) >> pair);
+          // Bits, since registers spill where both bounds are tested for each score.
+          const std::uint32_t bits =
+              lowest_bits(seen.end - key) & ~lowest_bits(seen.begin - key) &
+              visible_bits(granule, C::kPacks ? query : row() + 8 * r) >> pair;
+          erase_unless<kGranule>(tSrS, 8 * g + 2 * r,
+                                 [&](int column) { return bits >> column & 1; });
           // Nor would both rows' queries, where these are computed.
           if constexpr (C::kPacks) asm volatile("" ::: "memory");
         }
@@ -339,7 +341,9 @@ class Consumer {
       for (int r = 0; r < 2; ++r) {
         const int query = query_of_row(work, r);
         const KeyRange seen = visible_keys(params_.band, query, query + 1);
-        keep_columns<C::kTileKv>(tSrS, 2 * r, seen.begin - key, seen.end - key);
+        const int begin = seen.begin - key, end = seen.end - key;
+        erase_unless<C::kTileKv>(tSrS, 2 * r,
+                                 [&](int column) { return column >= begin && column < end; });
       }
     }
   }

@@ -3,7 +3,6 @@
 #include "attention/backends.h"
 #include "attention/sm90_unfused/config.h"
 #include "attention/sm90_unfused/kernels.h"
-#include "core/cuda_check.h"
 #include "core/tensor_cores.h"
 
 namespace sparsek::attn::sm90_unfused {
@@ -101,7 +100,6 @@ void run_chunk(const Problem& p, const AttentionArgs& args, const Config& config
 }
 
 void run(const Problem& p, const AttentionArgs& args) {
-  const DeviceGuard guard(p.device.device);
   const auto stream = static_cast<cudaStream_t>(args.stream);
   const Config config = choose_config(p);
   if (log_enabled()) log_once(cat("attention sm90_unfused ", to_string(config)));

@@ -5,7 +5,6 @@
 #include "attention/fused.h"
 #include "attention/pack_gqa.h"
 #include "attention/wmma/choice.h"
-#include "core/cuda_check.h"
 #include "core/tensor_cores.h"
 
 namespace sparsek::attn::wmma {
@@ -85,7 +84,6 @@ void run(const Problem& asked, const AttentionArgs& asked_args) {
   std::optional<Problem> packed;
   const Problem& p = pack_gqa(asked, &packed);
   const AttentionArgs args = pack_gqa(asked, p, asked_args);
-  const DeviceGuard guard(p.device.device);
   const Choice choice = choose(p);
   if (log_enabled()) log_once(cat("attention wmma ", to_string(choice)));
   choice.kernel->launch(p.dtype, make_params(p, args, choice),

@@ -2,7 +2,6 @@
 
 #include "bsr_gemm/backends.h"
 #include "bsr_gemm/simt/kernels.h"
-#include "core/cuda_check.h"
 
 namespace sparsek::bsr::simt {
 namespace {
@@ -61,7 +60,6 @@ void run(const Problem& p, const BsrGemmArgs& args) {
   params.alpha = args.alpha;
   params.beta = args.beta;
   if (p.product == Product::sampled && params.out.nnz == 0) return;
-  const DeviceGuard guard(p.device.device);
   launch(p.dtype, p.out_dtype, params, static_cast<cudaStream_t>(args.stream));
 }
 

@@ -2,7 +2,6 @@
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/products.h"
 #include "bsr_gemm/tma_limits.h"
-#include "core/cuda_check.h"
 #include "core/tensor_cores.h"
 
 namespace sparsek::bsr::sm90 {
@@ -75,7 +74,6 @@ std::size_t bytes_of_plan(const BsrMatrixView& matrix, OperandSide side) {
 
 void fill_plan(const BsrMatrixView& matrix, OperandSide side, PlanEffort effort, void* memory,
                void* stream) {
-  const DeviceGuard guard(matrix.values.device);
   make_plan(matrix, side, effort, memory, static_cast<cudaStream_t>(stream));
 }
 

@@ -3,7 +3,6 @@
 #include "bsr_gemm/sm90/products.h"
 #include "bsr_gemm/sm90/sides.h"
 #include "bsr_gemm/sm90/tile_choice.h"
-#include "core/cuda_check.h"
 #include "core/integers.h"
 #include "core/log.h"
 #include "core/message.h"
@@ -48,7 +47,6 @@ void run_few(const Problem& p, const BsrGemmArgs& args) {
                  " dense=", key.dense == Major::k ? "k" : "cols", " tiles=", s.rows / key.inner,
                  " clusters=", few_clusters(p.device.num_sms)));
   }
-  const DeviceGuard guard(p.device.device);
   const auto launch = key.inner == 16   ? launch_few_16
                       : key.inner == 32 ? launch_few_32
                                         : launch_few_64;

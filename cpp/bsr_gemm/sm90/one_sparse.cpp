@@ -119,7 +119,6 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
                  : shared   ? "shared"
                             : "whole"));
   }
-  const DeviceGuard guard(p.device.device);
   const auto stream = static_cast<cudaStream_t>(args.stream);
   if (shared) {
     cuda_check(cudaMemsetAsync(params.sums_ready, 0, kBytesOfFlags, stream), "bsr_gemm: sm90");

@@ -4,7 +4,6 @@
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/products.h"
 #include "bsr_gemm/sm90/tile_choice.h"
-#include "core/cuda_check.h"
 #include "core/log.h"
 #include "core/message.h"
 
@@ -121,7 +120,6 @@ void run_pairs(const Problem& p, const BsrGemmArgs& args) {
                  " tiles=", params.num_tiles, " ctas=", key.ctas > 0 ? key.ctas : params.num_tiles,
                  taken ? " that take tiles as they get ready" : ""));
   }
-  const DeviceGuard guard(p.device.device);
   const auto stream = static_cast<cudaStream_t>(args.stream);
   if (taken) start_tiles(params.next_tile, key.ctas, stream);
   const auto launch = p.dtype == DType::float16 ? launch_pairs_float16 : launch_pairs_bfloat16;

@@ -2,7 +2,6 @@
 
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/products.h"
-#include "core/cuda_check.h"
 #include "core/log.h"
 #include "core/message.h"
 
@@ -44,7 +43,6 @@ void run_dense_operands(const Problem& p, const BsrGemmArgs& args, std::int64_t 
                  kSampledCols, "x", kTileK, " a=", key.sparse == Major::k ? "k" : "rows", " b=",
                  key.dense == Major::k ? "k" : "cols", " inner=", key.inner, " ctas=", ctas));
   }
-  const DeviceGuard guard(p.device.device);
   const auto launch = p.dtype == DType::float16 ? launch_sampled_float16 : launch_sampled_bfloat16;
   launch(key, *params, ctas, static_cast<cudaStream_t>(args.stream));
 }

@@ -5,7 +5,6 @@
 #include "bsr_gemm/sm90_dense/choice.h"
 #include "bsr_gemm/sm90_dense/kernels.h"
 #include "bsr_gemm/tma_limits.h"
-#include "core/cuda_check.h"
 #include "core/tensor_cores.h"
 
 namespace sparsek::bsr::sm90_dense {
@@ -83,7 +82,6 @@ DenseMatrix transposed(DenseMatrix matrix) {
 
 void run(const Problem& p, const BsrGemmArgs& args) {
   if (p.m == 0 || p.n == 0) return;
-  const DeviceGuard guard(p.device.device);
   const auto stream = static_cast<cudaStream_t>(args.stream);
   auto* workspace = static_cast<char*>(args.workspace);
   Gemm gemm{};

@@ -1,6 +1,5 @@
 #include "bsr_gemm/backends.h"
 #include "bsr_gemm/wmma/choice.h"
-#include "core/cuda_check.h"
 #include "core/tensor_cores.h"
 
 namespace sparsek::bsr::wmma {
@@ -118,7 +117,6 @@ void run(const Problem& p, const BsrGemmArgs& args) {
   require(choice.num_tiles <= kMostTiles, ErrorKind::unsupported, "bsr_gemm: wmma takes at most ",
           kMostTiles, " tiles, got ", choice.num_tiles);
   if (log_enabled()) log_once(cat("bsr_gemm wmma ", to_string(choice)));
-  const DeviceGuard guard(p.device.device);
   choice.kernel->launch(p.dtype, make_params(p, args, choice),
                         static_cast<cudaStream_t>(args.stream));
 }

@@ -84,8 +84,8 @@ class Framework:
         array[index] = values
         return array
 
-    def finish(self, stream: int) -> None:
-        """Called after work was enqueued, for libraries that do not know of streams."""
+    def finish(self, device_index: int, stream: int) -> None:
+        """Called after work was enqueued on a stream of a device, for libraries that do not know of streams."""
 
     def check_writable(self, name: str, array: Array) -> None:
         """Raises when the library forbids writing to the array."""

@@ -90,9 +90,9 @@ class Jax(Framework):
     def put(self, array: Array, index: Any, values: Any) -> Array:
         return array.at[index].set(values)
 
-    def finish(self, stream: int) -> None:
+    def finish(self, device_index: int, stream: int) -> None:
         if stream != 0:
-            _core.synchronize(stream)
+            _core.synchronize(device_index, stream)
 
     def check_writable(self, name: str, array: Array) -> None:
         raise TypeError(f"{name}: JAX arrays are immutable, call without {name}=")
