@@ -15,6 +15,8 @@ struct FewConfig {
   static constexpr Major kDense = kDense_;
   static constexpr int kSide = kSide_;  // of the squares that blocks are cut into: 16, 32 or 64
   static constexpr int kSquares = kTileK / kSide;  // of a stage
+  // Of those that there is room for. With more copies on their way the first ones come later.
+  static constexpr int kMostStages = kSide == 64 ? 8 : kSide == 32 ? 10 : 16;
   static constexpr int kSparseElements = kTileK * kSide;
   static constexpr int kDenseElements = kTileK * 64;  // of a warp group
   static constexpr int kBytesOfSums = 64 * kSide * sizeof(float);
@@ -28,7 +30,6 @@ struct FewConfig {
 
 constexpr int kFewMostCols = 256;
 constexpr int kFewMostGroups = kFewMostCols / 64;
-constexpr int kFewMostStages = 16;
 constexpr int kFewMostTiles = 32;     // of a cluster: one for each lane
 constexpr int kFewProducers = 4;      // warps that load
 constexpr int kFewSmem = 227 * 1024;  // bytes of a CTA
@@ -60,7 +61,7 @@ struct FewLayout {
   static constexpr int kDense = C::kDenseElements * sizeof(typename C::Element);
   static constexpr int kDenseLine = kTileK * sizeof(typename C::Element);  // of a column
   static constexpr int kBarriers = 1024;  // before all else, where the compiler knows their places
-  static_assert((2 * kFewMostStages + kFewMostGroups) * 8 <= kBarriers);
+  static_assert((2 * C::kMostStages + kFewMostGroups) * 8 <= kBarriers);
 
   constexpr int stage() const { return kSparse + groups * kDense; }
   constexpr int beside() const {
@@ -68,7 +69,7 @@ struct FewLayout {
   }
   constexpr int stages() const {
     const int most = (kFewSmem - beside()) / stage();
-    return most < kFewMostStages ? most : kFewMostStages;
+    return most < C::kMostStages ? most : C::kMostStages;
   }
   constexpr int bytes() const { return stages() * stage() + beside(); }
 };

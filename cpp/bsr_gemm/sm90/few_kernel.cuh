@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(few_threads(kFewMostGroups), 1)
   }
   if (threadIdx.x == 0) {
 #pragma unroll
-    for (int i = 0; i < kFewMostStages; ++i) {
+    for (int i = 0; i < C::kMostStages; ++i) {
       cutlass::arch::ClusterBarrier::init(smem.full(i), 1);
       cutlass::arch::ClusterBarrier::init(smem.empty(i), 4 * groups);
     }

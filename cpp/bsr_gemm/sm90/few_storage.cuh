@@ -51,9 +51,9 @@ class FewStorage {
     return staging_apart_ ? sums(groups_) + group * C::kStaging : sums(group);
   }
   __device__ std::uint64_t* full(int stage) const { return barriers() + stage; }
-  __device__ std::uint64_t* empty(int stage) const { return barriers() + kFewMostStages + stage; }
+  __device__ std::uint64_t* empty(int stage) const { return barriers() + C::kMostStages + stage; }
   __device__ std::uint64_t* sums_full(int group) const {
-    return barriers() + 2 * kFewMostStages + group;
+    return barriers() + 2 * C::kMostStages + group;
   }
 
   static constexpr auto sparse_layout() {  // (row, k) of a square

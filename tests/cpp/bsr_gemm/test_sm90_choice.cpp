@@ -137,7 +137,7 @@ void check_few_layouts() {
     for (const bool apart : {false, true}) {
       const sm90::FewLayout<C> layout{groups, apart};
       CHECK(layout.bytes() <= 232448);  // of a CTA on Hopper
-      CHECK(layout.stages() >= 3 && layout.stages() <= sm90::kFewMostStages);
+      CHECK(layout.stages() >= 3 && layout.stages() <= C::kMostStages);
     }
   }
 }
