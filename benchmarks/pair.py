@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("after", type=parse_build, metavar="AFTER")
     parser.add_argument("cases", nargs="*", help=f"{', '.join(suite.GROUPS)}, a case or a pattern; default: all")
     parser.add_argument("--out", type=Path, help="a .jsonl file, written anew")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)  # options may stand between BEFORE, AFTER and the cases
     try:
         names = [case.name for case in suite.select(options.cases)]
     except ValueError as error:
