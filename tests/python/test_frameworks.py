@@ -201,7 +201,7 @@ def test_runs_on_cupys_current_stream(rng):
 @pytest.mark.gpu
 @pytest.mark.parametrize("work", ["dense", "lists", "weights", "few columns", "many columns", "sampled", "no blocks"])
 def test_first_use_of_cuda_in_a_thread(work, rng):
-    """No array is made there by another library, which would bring a context along."""
+    """Results come from memory that torch has cached, which brings no context along."""
     q, k, v = (torch.from_numpy(x).cuda() for x in values(rng))
     mask = some_mask(rng).to(q)
     matrix = BSRMatrix.from_dense(
