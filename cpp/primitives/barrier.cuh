@@ -25,21 +25,6 @@ __device__ inline bool try_wait(const std::uint64_t* barrier, std::uint32_t phas
   return done != 0;
 }
 
-/// The same without waiting a while for it.
-__device__ inline bool is_over(const std::uint64_t* barrier, std::uint32_t phase) {
-  std::uint32_t done;
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n"
-      "}\n"
-      : "=r"(done)
-      : "r"(shared_address(barrier)), "r"(phase)
-      : "memory");
-  return done != 0;
-}
-
 /// Until the phase of that parity has ended.
 __device__ inline void wait(const std::uint64_t* barrier, std::uint32_t phase) {
   while (!try_wait(barrier, phase)) {

@@ -135,7 +135,13 @@ def many_pairs_case(rng: np.random.Generator, block: int) -> None:
     check_product(bsr_gemm(a, b, backend="sm90"), a_full @ b_full, f"many pairs {block}")
 
 
+OPERATIONS = ("attention", "bsr_gemm")
+
+
 def main(operations: list[str]) -> None:
+    for operation in operations:
+        if operation not in OPERATIONS:
+            sys.exit(f"OPERATION: expected one of {', '.join(OPERATIONS)}, got {operation!r}")
     rng = np.random.default_rng(0)
     count = 0
     if "attention" in operations:
@@ -166,4 +172,4 @@ def main(operations: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["attention", "bsr_gemm"])
+    main(sys.argv[1:] or list(OPERATIONS))

@@ -215,31 +215,37 @@ class Consumer {
     softmax.next(tSrS);
     to_weights(tSrS, tOrP);
 
-    while (!(flags & own)) {
-      wait_tiles();
-      const auto& note = storage_.notes[k_state_.stage()];
-      flags = flags_of(note);
-      wait_turn();
-      // S of this tile and O of the one before are computed while the other warpgroups do
-      // softmax; then O goes on under this warpgroup's own softmax.
-      multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
-      multiply<false>(mma_pv, tOrP, tOrV(v_state_.stage()), tOrO);
-      pass_turn();
-      warpgroup_wait<1>();
-      warpgroup_fence_operand(tSrS);
-      if (flags & own) release(storage_.ring_q, q_state_);
-      if (flags & kMasked) erase(note, work, tSrS);
-      release(storage_.ring_k, k_state_);
-      const bool rescale = softmax.next(tSrS);
-      // The branch keeps ptxas from moving the wait for O to before the exponentials: within a
-      // block it puts a wait first.
-      if (rescale) {
-        warpgroup_wait<0>();
-        softmax.rescale(tOrO);
-      }
+    const auto finish_step = [&](bool rescale) {
       warpgroup_wait<0>();
+      if (rescale) softmax.rescale(tOrO);
       release(storage_.ring_v, v_state_);
       to_weights(tSrS, tOrP);
+    };
+    if (!(flags & own)) {
+      bool rescale;
+      while (true) {
+        wait_tiles();
+        const auto& note = storage_.notes[k_state_.stage()];
+        flags = flags_of(note);
+        wait_turn();
+        // S of this tile and O of the one before are computed while the other warpgroups do
+        // softmax; then O goes on under this warpgroup's own softmax.
+        multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
+        multiply<false>(mma_pv, tOrP, tOrV(v_state_.stage()), tOrO);
+        pass_turn();
+        warpgroup_wait<1>();
+        warpgroup_fence_operand(tSrS);
+        if (flags & own) release(storage_.ring_q, q_state_);
+        if (flags & kMasked) erase(note, work, tSrS);
+        release(storage_.ring_k, k_state_);
+        rescale = softmax.next(tSrS);
+        // A branch keeps ptxas from moving the wait for O to before the exponentials: within a
+        // block it puts a wait first. It must be one that all warps of a warpgroup take alike, as
+        // not all rescale: all have to execute the same waits.
+        if (flags & own) break;
+        finish_step(rescale);
+      }
+      finish_step(rescale);
     }
     storage_.ring_v.wait_full(v_state_);
     multiply<false>(mma_pv, tOrP, tOrV(v_state_.stage()), tOrO);

@@ -11,7 +11,8 @@
 namespace sparsek::bsr::sm90 {
 
 /// How a warp group of consumers walks the stages, and gives those back that nothing reads any
-/// more.
+/// more. All its warps execute the same waits for WGMMA, as they must: whether the next stage is
+/// there, each may see at another time.
 template <class C>
 class StageReader {
  public:
@@ -20,10 +21,7 @@ class StageReader {
   __device__ int stage() const { return stage_; }
 
   __device__ void wait_full() {
-    if (!is_over(&smem_.full[stage_], phase_)) {
-      finish();  // the producer may wait for the stage that is being read
-      wait(&smem_.full[stage_], phase_);
-    }
+    wait(&smem_.full[stage_], phase_);
     if constexpr (!C::kSparseByTma) cutlass::arch::fence_view_async_shared();
   }
 
