@@ -1,6 +1,6 @@
-"""Random problems on the GPU against the float64 formula, until time is up; the first wrong one ends it.
+"""Random problems against the float64 formula, until time is up; the first wrong one ends it.
 
-    python tests/python/fuzz.py                          a minute of all kinds
+    python tests/python/fuzz.py                          a minute of all kinds, on the GPU where there is one
     python tests/python/fuzz.py products --seconds 600
     python tests/python/fuzz.py attention --seed 7 --only 123   that problem again
 
@@ -11,6 +11,7 @@ rounds, packed heads, split rows and long lists by chance. "views" are small pro
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -22,10 +23,12 @@ from attention_cases import Case, documents, padded_lists, random_blocks
 from product_cases import PRODUCTS, check, sparse
 from test_attention import run_case
 
-from sparsek import attention, bsr_gemm
+from sparsek import attention, backends, bsr_gemm
 
-MOST_PAIRS = 2e7  # query-key pairs of all heads: float64 scores, and a dense mask made on the CPU
-MOST_FLOPS = 1e11
+GPU = any(row.name == "sm90" and row.available for row in backends())
+DEVICE = "cuda" if GPU else "cpu"
+MOST_PAIRS = 2e7 if GPU else 1e5  # query-key pairs of all heads: float64 scores, and a dense mask made on the CPU
+MOST_FLOPS = 1e11 if GPU else 1e8
 
 
 def log_uniform(rng: np.random.Generator, low: int, high: int) -> int:
@@ -89,7 +92,7 @@ def attention_problem(rng: np.random.Generator) -> Callable[[], None]:
         mask=mask,
         layout=pick(rng, "bshd", "bhsd"),
     )
-    backend = pick(rng, *["sm90"] * 8, "wmma", "sm90_unfused")
+    backend = pick(rng, *["sm90"] * 8, "wmma", "sm90_unfused") if GPU else "cpu"
     dtype = pick(rng, torch.float16, torch.bfloat16)
     print(backend, dtype, case.__dict__, (q_block, kv_block, lists) if mask else "", flush=True)
     return lambda: run_case(case, backend, dtype, rng)
@@ -130,8 +133,10 @@ def product_problem(rng: np.random.Generator) -> Callable[[], None]:
     def run() -> None:
         seed = rng.integers(2**31)
         try:
-            check(product, "sm90", dtype, np.random.default_rng(seed), density=density, **options)
+            check(product, "sm90" if GPU else "cpu", dtype, np.random.default_rng(seed), density=density, **options)
         except NotImplementedError:  # rows that TMA does not take; sm90_dense for two dense operands
+            if not GPU:
+                raise
             check(product, None, dtype, np.random.default_rng(seed), density=density, **options)
 
     return run
@@ -156,7 +161,7 @@ def random_view(
         strides[axis] = step
         step = -(-(step * held[axis] + pick(rng, 0, 0, 8, int(rng.integers(0, 100)))) // unit) * unit
     offset = unit * int(rng.integers(0, 20))
-    buffer = torch.full((offset + step + 8,), float("nan"), dtype=dtype, device="cuda")
+    buffer = torch.full((offset + step + 8,), float("nan"), dtype=dtype, device=DEVICE)
     view = buffer.as_strided(held, strides, offset)
     view.copy_(torch.from_numpy(rng.standard_normal(held, dtype=np.float32)))
     return view.expand(shape), buffer
@@ -186,7 +191,7 @@ def attention_of_views(rng: np.random.Generator, dtype: torch.dtype, unit: int) 
         return x if layout == "bshd" else x.transpose(1, 2)
 
     def run() -> None:
-        allowed = reference.allowed_pairs(q_len, kv_len, causal=causal, device="cuda")
+        allowed = reference.allowed_pairs(q_len, kv_len, causal=causal, device=DEVICE)
         expected = reference.attention(bshd(q), bshd(k), bshd(v), allowed)
         lowprec = reference.attention(bshd(q), bshd(k), bshd(v), allowed, dtype=dtype)
         try:
@@ -204,7 +209,7 @@ def attention_of_views(rng: np.random.Generator, dtype: torch.dtype, unit: int) 
 def product_of_views(rng: np.random.Generator, dtype: torch.dtype, unit: int) -> Callable[[], None]:
     block = int(rng.choice([16, 32, 64, 128]))
     rows, cols, free = (log_uniform(rng, 1, most) for most in (2000 // block, 1000 // block, 500))
-    matrix, full = sparse(rng, rows, cols, (block, block), 0.3, dtype, "cuda", transposed=bool(rng.random() < 0.5))
+    matrix, full = sparse(rng, rows, cols, (block, block), 0.3, dtype, DEVICE, transposed=bool(rng.random() < 0.5))
     if matrix.nnz and rng.random() < 0.5:
         values, _ = random_view(rng, tuple(matrix.values.shape), dtype, unit=unit, rows=False, broadcast=False)
         matrix = matrix.with_values(values.copy_(matrix.values))
@@ -243,17 +248,19 @@ def problem_of_views(rng: np.random.Generator) -> Callable[[], None]:
 PROBLEMS = {"attention": attention_problem, "products": product_problem, "views": problem_of_views}
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("operation", nargs="*", choices=[*PROBLEMS, []], help="default: all")
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--problems", type=int, help="so many, however long they take")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--only", type=int, help="number of the one problem to run")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     operations = options.operation or list(PROBLEMS)
+    numbers = itertools.count() if options.only is None else [options.only]
     end, done = time.monotonic() + options.seconds, 0
-    for number in range(options.only or 0, 2**62 if options.only is None else options.only + 1):
-        if options.only is None and time.monotonic() > end:
+    for number in itertools.islice(numbers, options.problems):
+        if options.problems is None and time.monotonic() > end:
             break
         print(f"seed {options.seed}, problem {number}:", end=" ")
         PROBLEMS[operations[number % len(operations)]](np.random.default_rng([options.seed, number]))()
