@@ -14,7 +14,6 @@ import argparse
 import itertools
 import math
 import time
-from collections.abc import Callable
 
 import numpy as np
 import reference
@@ -46,7 +45,7 @@ def pick(rng: np.random.Generator, *options):
     return options[rng.integers(len(options))]
 
 
-def attention_problem(rng: np.random.Generator) -> Callable[[], None]:
+def attention_problem(rng: np.random.Generator) -> None:
     kv_heads, batch = log_uniform(rng, 1, 8), log_uniform(rng, 1, 3)
     heads = kv_heads * pick(rng, 1, 1, 2, 3, 4, 8)
     head_dim = pick(rng, 32, 64, 64, 96, 128, 128, 192, 256, 8 * int(rng.integers(1, 33)))
@@ -64,18 +63,14 @@ def attention_problem(rng: np.random.Generator) -> Callable[[], None]:
     lists = pick(rng, 1, kv_heads, None)
     mask = None
     if kind == "blocks":
-        mask = random_blocks(
-            *(q_block, kv_block, pick(rng, 0.02, 0.1, 0.5, 0.9, rng.random())),
-            batches=pick(rng, 1, batch),
-            heads=lists,
-            partial=bool(rng.random() < 0.5),
-        )
+        density, batches = pick(rng, 0.02, 0.1, 0.5, 0.9, rng.random()), pick(rng, 1, batch)
+        mask = random_blocks(q_block, kv_block, density, batches=batches, heads=lists, partial=rng.random() < 0.5)
     elif kind == "lists":
         mask = padded_lists(q_block, kv_block, log_uniform(rng, 1, 40), heads=lists)
     elif kind == "documents":
         ends = np.sort(rng.integers(0, kv_len + 1, log_uniform(rng, 1, 8) - 1))
         q_len = kv_len = min(kv_len, int(most**0.5))
-        ends = np.minimum(ends, kv_len)
+        ends = np.minimum(ends, kv_len)  # so that some documents are empty
         mask = documents(*(int(x) for x in np.diff(ends, prepend=0, append=kv_len)), block=pick(rng, 64, 128))
     bounds = [None, 0, log_uniform(rng, 1, 4000), log_uniform(rng, 1, 300)]
     case = Case(
@@ -95,10 +90,10 @@ def attention_problem(rng: np.random.Generator) -> Callable[[], None]:
     backend = pick(rng, *["sm90"] * 8, "wmma", "sm90_unfused") if GPU else "cpu"
     dtype = pick(rng, torch.float16, torch.bfloat16)
     print(backend, dtype, case.__dict__, (q_block, kv_block, lists) if mask else "", flush=True)
-    return lambda: run_case(case, backend, dtype, rng)
+    run_case(case, backend, dtype, rng)
 
 
-def product_problem(rng: np.random.Generator) -> Callable[[], None]:
+def product_problem(rng: np.random.Generator) -> None:
     product = pick(rng, *PRODUCTS, "sparse_dense", "dense_sparse", "dense")
     block = tuple(int(side) for side in rng.choice([16, 32, 64, 128], 2))
     if rng.random() < 0.6:
@@ -130,16 +125,13 @@ def product_problem(rng: np.random.Generator) -> Callable[[], None]:
     shown = density if np.isscalar(density) else "unequal"
     print(product, dtype, options, shown, flush=True)
 
-    def run() -> None:
-        seed = rng.integers(2**31)
-        try:
-            check(product, "sm90" if GPU else "cpu", dtype, np.random.default_rng(seed), density=density, **options)
-        except NotImplementedError:  # rows that TMA does not take; sm90_dense for two dense operands
-            if not GPU:
-                raise
-            check(product, None, dtype, np.random.default_rng(seed), density=density, **options)
-
-    return run
+    seed = rng.integers(2**31)
+    try:
+        check(product, "sm90" if GPU else "cpu", dtype, np.random.default_rng(seed), density=density, **options)
+    except NotImplementedError:  # rows that TMA does not take; sm90_dense for two dense operands
+        if not GPU:
+            raise
+        check(product, None, dtype, np.random.default_rng(seed), density=density, **options)
 
 
 def random_view(
@@ -172,7 +164,7 @@ def assert_written_nowhere_else(view: torch.Tensor, buffer: torch.Tensor) -> Non
     assert torch.isnan(buffer).all(), "elements were written beside the result"
 
 
-def attention_of_views(rng: np.random.Generator, dtype: torch.dtype, unit: int) -> Callable[[], None]:
+def attention_of_views(rng: np.random.Generator, dtype: torch.dtype, unit: int) -> None:
     batch, kv_heads, group = log_uniform(rng, 1, 3), log_uniform(rng, 1, 4), pick(rng, 1, 1, 2, 4)
     q_len, kv_len, head_dim = length(rng, 600), length(rng, 900), pick(rng, 64, 128, 40)
     causal, layout = bool(rng.random() < 0.3), pick(rng, "bshd", "bhsd")
@@ -190,23 +182,20 @@ def attention_of_views(rng: np.random.Generator, dtype: torch.dtype, unit: int) 
     def bshd(x: torch.Tensor) -> torch.Tensor:
         return x if layout == "bshd" else x.transpose(1, 2)
 
-    def run() -> None:
-        allowed = reference.allowed_pairs(q_len, kv_len, causal=causal, device=DEVICE)
-        expected = reference.attention(bshd(q), bshd(k), bshd(v), allowed)
-        lowprec = reference.attention(bshd(q), bshd(k), bshd(v), allowed, dtype=dtype)
-        try:
-            attention(q, k, v, causal=causal, layout=layout, out=out)
-        except NotImplementedError as error:
-            if unit == 8 or "bytes" not in str(error):
-                raise
-            return
-        reference.assert_close(bshd(out), expected.out, lowprec.out)
-        assert_written_nowhere_else(out, buffer)
-
-    return run
+    allowed = reference.allowed_pairs(q_len, kv_len, causal=causal, device=DEVICE)
+    expected = reference.attention(bshd(q), bshd(k), bshd(v), allowed)
+    lowprec = reference.attention(bshd(q), bshd(k), bshd(v), allowed, dtype=dtype)
+    try:
+        attention(q, k, v, causal=causal, layout=layout, out=out)
+    except NotImplementedError as error:
+        if unit == 8 or "bytes" not in str(error):
+            raise
+        return
+    reference.assert_close(bshd(out), expected.out, lowprec.out)
+    assert_written_nowhere_else(out, buffer)
 
 
-def product_of_views(rng: np.random.Generator, dtype: torch.dtype, unit: int) -> Callable[[], None]:
+def product_of_views(rng: np.random.Generator, dtype: torch.dtype, unit: int) -> None:
     block = int(rng.choice([16, 32, 64, 128]))
     rows, cols, free = (log_uniform(rng, 1, most) for most in (2000 // block, 1000 // block, 500))
     matrix, full = sparse(rng, rows, cols, (block, block), 0.3, dtype, DEVICE, transposed=bool(rng.random() < 0.5))
@@ -217,32 +206,23 @@ def product_of_views(rng: np.random.Generator, dtype: torch.dtype, unit: int) ->
     x, _ = random_view(rng, (cols * block, free), dtype, unit=unit, rows=False, broadcast=True)
     out, buffer = random_view(rng, (rows * block, free), dtype, unit=unit, rows=False, broadcast=False)
     beta = pick(rng, 0.0, 0.5)
-    print(
-        block,
-        matrix.shape,
-        left,
-        beta,
-        [(tuple(y.shape), y.stride(), y.storage_offset()) for y in (x, out)],
-        flush=True,
-    )
+    places = [(tuple(y.shape), y.stride(), y.storage_offset()) for y in (x, out)]
+    print(block, matrix.shape, left, beta, places, flush=True)
 
-    def run() -> None:
-        c = out.clone()
-        expected = reference.matmul(full, x, 1.0, c, beta)
-        lowprec = reference.matmul(full, x, 1.0, c, beta, dtype=dtype)
-        if left:
-            bsr_gemm(matrix, x, c=out, beta=beta, out=out)
-        else:
-            bsr_gemm(x.T, matrix.T, c=out.T, beta=beta, out=out.T)
-        reference.assert_close(out, expected, lowprec)
-        assert_written_nowhere_else(out, buffer)
-
-    return run
+    c = out.clone()
+    expected = reference.matmul(full, x, 1.0, c, beta)
+    lowprec = reference.matmul(full, x, 1.0, c, beta, dtype=dtype)
+    if left:
+        bsr_gemm(matrix, x, c=out, beta=beta, out=out)
+    else:
+        bsr_gemm(x.T, matrix.T, c=out.T, beta=beta, out=out.T)
+    reference.assert_close(out, expected, lowprec)
+    assert_written_nowhere_else(out, buffer)
 
 
-def problem_of_views(rng: np.random.Generator) -> Callable[[], None]:
-    make = pick(rng, attention_of_views, product_of_views)
-    return make(rng, pick(rng, torch.float16, torch.bfloat16), pick(rng, 1, 8, 8))
+def problem_of_views(rng: np.random.Generator) -> None:
+    run = pick(rng, attention_of_views, product_of_views)
+    run(rng, pick(rng, torch.float16, torch.bfloat16), pick(rng, 1, 8, 8))
 
 
 PROBLEMS = {"attention": attention_problem, "products": product_problem, "views": problem_of_views}
@@ -250,20 +230,23 @@ PROBLEMS = {"attention": attention_problem, "products": product_problem, "views"
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("operation", nargs="*", choices=[*PROBLEMS, []], help="default: all")
+    # [] is what argparse makes of none, and checks too.
+    parser.add_argument(
+        "kind", nargs="*", choices=[*PROBLEMS, []], metavar="KIND", help=f"{', '.join(PROBLEMS)}; default: all"
+    )
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--problems", type=int, help="so many, however long they take")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--only", type=int, help="number of the one problem to run")
     options = parser.parse_args(arguments)
-    operations = options.operation or list(PROBLEMS)
+    kinds = options.kind or list(PROBLEMS)
     numbers = itertools.count() if options.only is None else [options.only]
     end, done = time.monotonic() + options.seconds, 0
     for number in itertools.islice(numbers, options.problems):
         if options.problems is None and time.monotonic() > end:
             break
         print(f"seed {options.seed}, problem {number}:", end=" ")
-        PROBLEMS[operations[number % len(operations)]](np.random.default_rng([options.seed, number]))()
+        PROBLEMS[kinds[number % len(kinds)]](np.random.default_rng([options.seed, number]))
         done += 1
     print(f"{done} problems, none wrong")
 
