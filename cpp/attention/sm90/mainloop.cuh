@@ -205,14 +205,19 @@ class Consumer {
     // A warpgroup is through before the others when they alone see the last tiles.
     const std::uint32_t own = C::kLists ? kLast : 1u << group_;
     std::uint32_t flags = flags_of(first_note);
+    // Turns the scores into weights and gives back what they were made of. Whether O is to be
+    // rescaled.
+    const auto take_scores = [&](const Note& note) {
+      warpgroup_fence_operand(tSrS);
+      if (flags & own) release(storage_.ring_q, q_state_);
+      if (flags & kMasked) erase(note, work, tSrS);
+      release(storage_.ring_k, k_state_);
+      return softmax.next(tSrS);
+    };
     multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
     leave_out_tile();
     warpgroup_wait<0>();
-    warpgroup_fence_operand(tSrS);
-    if (flags & own) release(storage_.ring_q, q_state_);
-    if (flags & kMasked) erase(first_note, work, tSrS);
-    release(storage_.ring_k, k_state_);
-    softmax.next(tSrS);
+    take_scores(first_note);
     to_weights(tSrS, tOrP);
 
     const auto finish_step = [&](bool rescale) {
@@ -234,11 +239,7 @@ class Consumer {
         multiply<false>(mma_pv, tOrP, tOrV(v_state_.stage()), tOrO);
         pass_turn();
         warpgroup_wait<1>();
-        warpgroup_fence_operand(tSrS);
-        if (flags & own) release(storage_.ring_q, q_state_);
-        if (flags & kMasked) erase(note, work, tSrS);
-        release(storage_.ring_k, k_state_);
-        rescale = softmax.next(tSrS);
+        rescale = take_scores(note);
         // A branch keeps ptxas from moving the wait for O to before the exponentials: within a
         // block it puts a wait first. It must be one that all warps of a warpgroup take alike, as
         // not all rescale: all have to execute the same waits.
