@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -180,7 +181,7 @@ def grid(
         for i, panel in enumerate(panels):
             axes = axes_grid[places[i]]
             axes.set_visible(True)
-            axes.set_title(panel.title)
+            axes.set_title("\n".join(textwrap.fill(line, 44) for line in panel.title.splitlines()))
             for name in shown:
                 if name in panel.lines:
                     axes.plot(*zip(*sorted(panel.lines[name]), strict=True), **looks(name))
