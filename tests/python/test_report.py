@@ -253,6 +253,16 @@ def test_all_charts_and_the_same_bytes_again(report, tmp_path):
     assert {path.name: path.read_bytes() for path in (tmp_path / "charts").iterdir()} == charts
 
 
+def test_the_committed_report_is_of_the_committed_results(report, tmp_path):
+    if not (BENCHMARKS / "results").exists():
+        pytest.skip("benchmarks/results are not in a source distribution")
+    assert report.main(["--out", str(tmp_path)]) == 0
+    assert (tmp_path / "REPORT.md").read_text() == (BENCHMARKS / "REPORT.md").read_text()
+    assert {path.name for path in (tmp_path / "charts").iterdir()} == {
+        path.name for path in (BENCHMARKS / "charts").iterdir()
+    }
+
+
 def test_charts_of_an_earlier_report_go_and_other_files_stay(report, tmp_path):
     run(report, tmp_path, everything())
     (tmp_path / "charts" / "mine.svg").write_text("<svg/>")
