@@ -181,6 +181,7 @@ def grid(
         for i, panel in enumerate(panels):
             axes = axes_grid[places[i]]
             axes.set_visible(True)
+            # As many letters as a panel is wide.
             axes.set_title("\n".join(textwrap.fill(line, 44) for line in panel.title.splitlines()))
             for name in shown:
                 if name in panel.lines:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks" / "results" / "h200.jsonl"
-if not RESULTS.exists():
+sys.path.insert(0, str(ROOT / "benchmarks"))
+report_data = pytest.importorskip("report_data", reason="the report's modules need matplotlib")
+
+RESULTS = report_data.load(ROOT / "benchmarks" / "results")
+if not RESULTS:
     pytest.skip("benchmarks/results are not in a source distribution", allow_module_level=True)
-LINES = RESULTS.read_text(encoding="utf-8").splitlines()
+FAMILIES = report_data.by_family([row for row in RESULTS if "H200" in row.gpu])
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 WIDE = r"bsr/dsd/b(32|64|128)/n8192/(density[\d.]+|density0\.1/zipf|arrow/cols2048)"
@@ -31,14 +35,12 @@ LISTS = "the same with block lists"
 
 def ratios(case: str, peers: str) -> list[float]:
     """Of each case the fastest peer's time over sparsek's, ascending; both are regular expressions."""
-    own: dict[str, float] = {}
-    other: dict[str, float] = {}
-    for row in map(json.loads, LINES):
-        is_own = row["impl"].startswith("sparsek/")
-        if row["ms"] and re.fullmatch(case, row["case"]) and (is_own or re.fullmatch(peers, row["impl"])):
-            times = own if is_own else other
-            times[row["case"]] = min(row["ms"], times.get(row["case"], row["ms"]))
-    found = sorted(other[name] / own[name] for name in own.keys() & other.keys())
+    chosen = [
+        report_data.Comparison([row for row in c.rows if row.ours or re.fullmatch(peers, row.impl)])
+        for c in itertools.chain(*FAMILIES.values())
+        if re.fullmatch(case, c.first.case)
+    ]
+    found = sorted(c.ratio for c in chosen if c.ratio is not None)
     assert found, f"no results of {case} beside {peers}"
     return found
 
