@@ -88,6 +88,17 @@ def test_two_lists_in_a_cta(kv_block, density, partial, band, rng):
     run_case(case, "sm90", torch.float16 if rng.random() < 0.5 else torch.bfloat16, rng)
 
 
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("q_len", [193, 256, 320, 321])
+@pytest.mark.parametrize("kv_block", [32, 128])
+def test_parts_of_q(kv_block, q_len, causal, rng):
+    """A part for each warpgroup of head_dim 128: of the last tile one may have few rows or none. Short lists, several
+    for each CTA."""
+    mask = random_blocks(128, kv_block, 0.3, partial=True)
+    case = Case("parts", q_len, 460, batch=2, heads=120, kv_heads=30, head_dim=128, mask=mask, causal=causal)
+    run_case(case, "sm90", torch.float16 if rng.random() < 0.5 else torch.bfloat16, rng)
+
+
 @pytest.mark.parametrize("band", ["all", "causal", "window"])
 @pytest.mark.parametrize("head_dim", [64, 128, 256])
 @pytest.mark.parametrize("mask", [*MASKS, "any q block"])

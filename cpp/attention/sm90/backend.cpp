@@ -94,7 +94,7 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
       kernel.tile_kv, p.has_mask ? static_cast<std::int32_t>(p.kv_block) : kernel.tile_kv);
   params.rows = rows_of(kernel, p);
   params.q = kernel.packs ? map_of_packed(args.q, params.rows, kernel.box_columns_k)
-                          : map_of("q", args.q, kernel.box_columns_k, kernel.tile_q);
+                          : map_of("q", args.q, kernel.box_columns_k, kernel.box_rows_q);
   if (p.kv_len > 0) {  // else nothing is read
     params.k = map_of("k", args.k, kernel.box_columns_k, params.pieces.keys);
     params.v = map_of("v", args.v, kernel.box_columns_v, params.pieces.keys);

@@ -22,9 +22,11 @@ constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a 
 ///                         its keys (shares.h), which with lists all kernels can
 ///   joins                 both teams work at one q tile, each at half of its keys, and join what
 ///                         they have (join.cuh)
+///   free                  consumer warpgroups take no turns at the tensor cores, and each has its
+///                         rows of Q to itself: none waits for another between two q tiles
 template <int HeadDim, int ValueDim, int TileQ, int TileKv, int Stages, bool Lists,
           int CtasPerSm = 1, bool Overlap = CtasPerSm == 1, int Teams = 1, int StagesK = Stages,
-          bool Packs = false, bool Joins = false>
+          bool Packs = false, bool Joins = false, bool Free = false>
 struct Config {
   static constexpr int kHeadDim = HeadDim;
   static constexpr int kValueDim = ValueDim;
@@ -35,7 +37,7 @@ struct Config {
   static constexpr bool kLists = Lists;
   static constexpr int kCtasPerSm = CtasPerSm;
   static constexpr bool kOverlap = Overlap;
-  static constexpr bool kPingPong = Overlap && TileQ > 64;  // take turns at the tensor cores
+  static constexpr bool kPingPong = Overlap && TileQ > 64 && !Free;  // turns at the tensor cores
 
   static constexpr bool kPacks = Packs;
   static constexpr bool kShares = Lists || Packs;
@@ -44,6 +46,8 @@ struct Config {
   static constexpr int kTilesAtATime = Joins ? 1 : Teams;
   static constexpr int kConsumers = TileQ / 64;             // warpgroups of a team
   static constexpr int kAllConsumers = kConsumers * Teams;  // of the CTA
+  static constexpr int kPartsQ = Free ? kConsumers : 1;     // of Q, loaded one by one
+  static constexpr int kRowsOfPart = TileQ / kPartsQ;
   // setmaxnreg moves registers from a whole warpgroup of producers to the consumers. Where they do
   // not need them, a lone warp leaves more.
   static constexpr bool kMoveRegs = kAllConsumers > 1;
@@ -81,6 +85,7 @@ struct Config {
   static_assert(StagesK <= Stages && (StagesK == Stages || Overlap));
   static_assert(kGranules <= 32, "one lane of the producer for each granule");
   static_assert(!Joins || (Teams == 2 && !kShares));
+  static_assert(!Free || (Overlap && !Packs));
 };
 
 /// Named barriers; 0 is __syncthreads.

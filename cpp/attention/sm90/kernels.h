@@ -9,8 +9,8 @@
 namespace sparsek::attn::sm90 {
 
 // head_dim, value_dim, tile_q, tile_kv, stages, lists, ctas_per_sm, overlap, teams, stages_k,
-// packs, joins. docs/attention_sm90_measurements.md has the sweep behind each. Small: more CTAs
-// where the chip is not full.
+// packs, joins, free. docs/attention_sm90_measurements.md has the sweep behind each. Small: more
+// CTAs where the chip is not full.
 using Dense64 = Config<64, 64, 192, 128, 2, false>;
 using Dense64Wide = Config<64, 64, 256, 64, 4, false>;  // for lengths that 192 does not divide
 using Dense64Small = Config<64, 64, 128, 128, 2, false>;
@@ -32,7 +32,7 @@ using Split256 = Config<256, 256, 64, 64, 2, false, 1, true, 1, 2, true>;
 using Lists64 = Config<64, 64, 128, 64, 4, true, 1, false, 2>;
 using Lists64Small = Config<64, 64, 128, 128, 3, true>;
 using Lists96 = Config<96, 96, 128, 128, 3, true>;
-using Lists128 = Config<128, 128, 128, 128, 3, true>;
+using Lists128 = Config<128, 128, 128, 128, 3, true, 1, true, 1, 3, false, false, true>;
 using Lists192x128 = Config<192, 128, 128, 96, 2, true>;
 using Lists192 = Config<192, 192, 128, 64, 2, true>;
 using Lists256 = Config<256, 256, 128, 64, 2, true, 1, false>;

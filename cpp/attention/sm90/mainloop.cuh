@@ -125,7 +125,7 @@ class Consumer {
     Scores tSrS;
     auto tOrP = make_weights();
     set_zero(tOrO);
-    storage_.ring_q.wait_full(q_state_);
+    ring_q().wait_full(q_state_);
     for (bool last = false; !last;) {
       storage_.ring_k.wait_full(k_state_);
       const auto& note = storage_.notes[k_state_.stage()];
@@ -134,7 +134,7 @@ class Consumer {
       multiply_qk(tSrS);
       warpgroup_wait<0>();
       warpgroup_fence_operand(tSrS);
-      if (last) release(storage_.ring_q, q_state_);
+      if (last) release(ring_q(), q_state_);
       if (flags & kMasked) erase(note, work, tSrS);
       give_back(storage_.ring_k, k_state_);
       if (softmax.next(tSrS)) softmax.rescale(tOrO);
@@ -199,7 +199,7 @@ class Consumer {
     auto tOrP = make_weights();
 
     set_zero(tOrO);
-    storage_.ring_q.wait_full(q_state_);
+    ring_q().wait_full(q_state_);
     storage_.ring_k.wait_full(k_state_);
     const auto& first_note = storage_.notes[k_state_.stage()];
     // A warpgroup is through before the others when they alone see the last tiles.
@@ -209,7 +209,7 @@ class Consumer {
     // rescaled.
     const auto take_scores = [&](const Note& note) {
       warpgroup_fence_operand(tSrS);
-      if (flags & own) release(storage_.ring_q, q_state_);
+      if (flags & own) release(ring_q(), q_state_);
       if (flags & kMasked) erase(note, work, tSrS);
       release(storage_.ring_k, k_state_);
       return softmax.next(tSrS);
@@ -255,6 +255,10 @@ class Consumer {
     if constexpr (!C::kLists) {
       while (!(flags & kLast)) flags = pass_tile();
     }
+  }
+
+  __device__ __forceinline__ Ring<1>& ring_q() const {  // of this warpgroup's rows
+    return storage_.ring_q[C::kPartsQ == 1 ? 0 : group_];
   }
 
   template <bool kZero, class Mma, class A, class B, class D>

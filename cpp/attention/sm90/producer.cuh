@@ -116,6 +116,7 @@ class Producer {
     const std::int32_t kv_head = tile.head / params_.group;
     std::int32_t v_key = 0;
     bool looked_up = false;
+    bool owes_q = true;
     for (bool first = true, last = false; !last; first = false) {
       last = stream.last();
       if (!empty) {
@@ -135,9 +136,14 @@ class Producer {
         if (lane_ < C::kNotedGranules) storage_.ring_k.arrive_full(k_state_);
         k_state_.advance();
         if (first) {
-          load_q(work);
+          load_q(work, 0);
         } else if (!kValuesFirst) {
           load_v(v_key, kv_head, tile.batch);
+        }
+        // The others' parts of Q behind what the first warpgroup wants next.
+        if (C::kPartsQ > 1 && owes_q && (!first || last)) {
+          for (int part = 1; part < C::kPartsQ; ++part) load_q(work, part);
+          owes_q = false;
         }
         v_key = key;
       }
@@ -169,25 +175,26 @@ class Producer {
     work_state_.advance();
   }
 
-  __device__ __forceinline__ void load_q(const Work& work) {
-    storage_.ring_q.wait_empty(q_state_);
+  __device__ __forceinline__ void load_q(const Work& work, int part) {
+    auto& ring = storage_.ring_q[part];
+    ring.wait_empty(q_state_);
     if (lane_ == 0) {
-      storage_.ring_q.arrive_expecting(q_state_,
-                                       rows_of_tile<C>(params_) * C::kHeadDim * sizeof(Element));
+      const std::int32_t rows = C::kPacks ? rows_of_tile<C>(params_) : C::kRowsOfPart;
+      ring.arrive_expecting(q_state_, rows * C::kHeadDim * sizeof(Element));
       for (int slab = 0; slab < C::kHeadDim / C::kSlabK; ++slab) {
-        Element* const to = storage_.q + slab * C::kTileQ * C::kSlabK;
+        Element* const to = storage_.q + (slab * C::kTileQ + part * C::kRowsOfPart) * C::kSlabK;
         if constexpr (C::kPacks) {
-          cute::SM90_TMA_LOAD_5D::copy(&params_.q, &storage_.ring_q.full[0], kReadOnce, to,
-                                       slab * C::kSlabK, 0, query_of<C>(params_, work.q_begin),
-                                       work.head, work.batch);
+          cute::SM90_TMA_LOAD_5D::copy(&params_.q, &ring.full[0], kReadOnce, to, slab * C::kSlabK,
+                                       0, query_of<C>(params_, work.q_begin), work.head,
+                                       work.batch);
         } else {
-          cute::SM90_TMA_LOAD_4D::copy(&params_.q, &storage_.ring_q.full[0], kReadOnce, to,
-                                       slab * C::kSlabK, work.q_begin, work.head, work.batch);
+          cute::SM90_TMA_LOAD_4D::copy(&params_.q, &ring.full[0], kReadOnce, to, slab * C::kSlabK,
+                                       work.q_begin + part * C::kRowsOfPart, work.head, work.batch);
         }
       }
     }
     __syncwarp();
-    q_state_.advance();
+    if (part == C::kPartsQ - 1) q_state_.advance();
   }
 
   __device__ __forceinline__ void load_v(std::int32_t key, std::int32_t kv_head,

@@ -98,7 +98,7 @@ struct Storage : OutBuffer<Element, C::kBuffersOut ? C::kTileQ * C::kValueDim : 
 
   Ring<C::kStagesK> ring_k;
   Ring<C::kStages> ring_v;
-  Ring<1> ring_q;
+  Ring<1> ring_q[C::kPartsQ];
   Ring<2> ring_work;
   TileNote<C::kNotedGranules> notes[C::kStagesK];  // beside k
   Work work[2];
@@ -108,7 +108,7 @@ struct Storage : OutBuffer<Element, C::kBuffersOut ? C::kTileQ * C::kValueDim : 
   __device__ __forceinline__ void init(int consumer_warps) {
     ring_k.init(C::kNotedGranules, consumer_warps);
     ring_v.init(1, consumer_warps);
-    ring_q.init(1, consumer_warps);
+    for (auto& ring : ring_q) ring.init(1, consumer_warps / C::kPartsQ);
     ring_work.init(1, consumer_warps * 32);
   }
 };
