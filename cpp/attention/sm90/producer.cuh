@@ -179,8 +179,8 @@ class Producer {
     auto& ring = storage_.ring_q[part];
     ring.wait_empty(q_state_);
     if (lane_ == 0) {
-      const std::int32_t rows = C::kPacks ? rows_of_tile<C>(params_) : C::kRowsOfPart;
-      ring.arrive_expecting(q_state_, rows * C::kHeadDim * sizeof(Element));
+      ring.arrive_expecting(q_state_,
+                            rows_of_tile<C>(params_) / C::kPartsQ * C::kHeadDim * sizeof(Element));
       for (int slab = 0; slab < C::kHeadDim / C::kSlabK; ++slab) {
         Element* const to = storage_.q + (slab * C::kTileQ + part * C::kRowsOfPart) * C::kSlabK;
         if constexpr (C::kPacks) {
