@@ -51,6 +51,8 @@ struct Config {
   // setmaxnreg moves registers from a whole warpgroup of producers to the consumers. Where they do
   // not need them, a lone warp leaves more.
   static constexpr bool kMoveRegs = kAllConsumers > 1;
+  // A warp beside the producer's finds the next q tile. Two teams fill each other's gaps anyway.
+  static constexpr bool kScouts = Lists && kMoveRegs && Teams == 1;
   static constexpr int kThreads = kAllConsumers * kWarpGroup + (kMoveRegs ? kWarpGroup : 32);
   static constexpr int kGranules = TileKv / kGranule;
   static constexpr int kNotedGranules = Lists ? kGranules : 1;  // elsewhere the others follow
@@ -62,7 +64,7 @@ struct Config {
   // Registers at launch are 65536 / (threads * ctas), in steps of 8; setmaxnreg moves those that
   // the producer does not need to the consumers.
   static constexpr int kLaunchRegs = 65536 / (kThreads * CtasPerSm) / 8 * 8;
-  static constexpr int kProducerRegs = !kShares ? 32 : Teams == 1 ? 72 : 56;
+  static constexpr int kProducerRegs = !kShares ? 32 : Teams == 1 && !kScouts ? 72 : 56;
   static constexpr int kConsumerRegsMax =
       kMoveRegs ? (kLaunchRegs * (kAllConsumers + 1) - kProducerRegs) / kAllConsumers / 8 * 8
                 : kLaunchRegs;

@@ -30,8 +30,9 @@ __device__ __forceinline__ void clear_rows(Storage<Element, C>& storage, int beg
   cutlass::arch::fence_view_async_shared();
 }
 
-/// Fused attention: one producer warpgroup (of which one warp for each team works) and one consumer
-/// warpgroup for each 64 queries of a tile. docs/attention_sm90.md draws the pipeline.
+/// Fused attention: one producer warpgroup (of which one warp for each team works, or two where a
+/// scout finds its q tiles) and one consumer warpgroup for each 64 queries of a tile.
+/// docs/attention_sm90.md draws the pipeline.
 template <class Element, class C>
 __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
     attention_kernel(const __grid_constant__ Params params) {
@@ -55,8 +56,12 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
 
   if (warp_group == C::kAllConsumers) {
     if constexpr (C::kMoveRegs) cutlass::arch::warpgroup_reg_dealloc<C::kProducerRegs>();
-    const int team = cutlass::canonical_warp_idx_sync() - C::kAllConsumers * 4;
-    if (team < C::kTeams) Producer<Element, C>(params, storages[team], team).run();
+    const int warp = cutlass::canonical_warp_idx_sync() - C::kAllConsumers * 4;
+    if (warp < C::kTeams) {
+      Producer<Element, C>(params, storages[warp], warp).run();
+    } else if (C::kScouts && warp < 2 * C::kTeams) {
+      scout<Element, C>(params, storages[warp - C::kTeams], warp - C::kTeams);
+    }
   } else {
     if constexpr (C::kMoveRegs) cutlass::arch::warpgroup_reg_alloc<C::kConsumerRegs>();
     const int team = C::kTeams == 1 ? 0 : warp_group / C::kConsumers;

@@ -3,7 +3,7 @@
 #include <cute/arch/copy_sm90_tma.hpp>
 
 #include "attention/sm90/block_stream.cuh"
-#include "attention/sm90/tile_scheduler.cuh"
+#include "attention/sm90/tile_finder.cuh"
 
 namespace sparsek::attn::sm90 {
 
@@ -18,56 +18,41 @@ class Producer {
         lane_(static_cast<int>(threadIdx.x) % 32),
         piece_(lane_ % params.pieces.per_tile),
         slab_(lane_ / params.pieces.per_tile),
-        list_piece_{piece_, piece_ / params.pieces.per_block, piece_ % params.pieces.per_block} {}
+        list_piece_{piece_, piece_ / params.pieces.per_block, piece_ % params.pieces.per_block},
+        finder_(params, storage, team) {}
 
   __device__ __forceinline__ void run() {
-    Scheduler scheduler(params_.schedule, C::kJoins ? 0 : team_);
-    next(scheduler);
-    while (more_) {
+    if (!C::kScouts) more_ = finder_.find(next_);
+    while (true) {
+      if constexpr (C::kScouts) take_next();
+      if (!more_) break;
       const QTile tile = next_;
-      if (C::kLists) scheduler.keep_together();
-      load(scheduler, tile);
+      if constexpr (C::kLists) rounds_.wait(params_.schedule, tile.asked);
+      load(tile);
     }
     leave_stage();
     announce({Work::kEnd, 0, 0, 0, -1});
   }
 
  private:
-  using Scheduler = TileScheduler<C::kTilesAtATime, C::kLists>;
-
-  /// Learns the next q tile and starts to read its list.
-  __device__ __forceinline__ void next(Scheduler& scheduler) {
-    if (lane_ == 0) more_ = scheduler.template next<C::kShares>(next_);
-    more_ = __shfl_sync(~0u, more_, 0);
-    next_.q_tile = __shfl_sync(~0u, next_.q_tile, 0);
-    next_.head = __shfl_sync(~0u, next_.head, 0);
-    next_.batch = __shfl_sync(~0u, next_.batch, 0);
-    if constexpr (C::kShares) next_.part = __shfl_sync(~0u, next_.part, 0);
-    if (C::kLists && more_) read_list_head(__shfl_sync(~0u, next_.backward, 0));
+  /// What the scout found.
+  __device__ __forceinline__ void take_next() {
+    storage_.ring_next.wait_full(next_state_);
+    next_ = storage_.next.tile;
+    more_ = storage_.next.found;
   }
 
-  __device__ __forceinline__ void read_list_head(bool backward) {
-    __syncwarp();  // the tile before has read its own
-    const BlockMaskView& mask = params_.mask;
-    const std::int32_t q_tile = C::kPacks ? 0 : next_.q_tile;
-    ListRange range = list_range(mask, params_.lists.list_number(next_.batch, next_.head, q_tile));
-    if (next_.part >= 0) range = share_of(range, params_.schedule.shares, next_.part);
-    ListHead& head = storage_.next_list;
-    const auto num_entries =
-        static_cast<std::int32_t>(min(range.end - range.begin, std::int64_t{kMostEntries}));
-    if (lane_ == 0) {
-      head.end = backward ? range.begin - 1 : range.begin + num_entries;
-      head.step = backward ? -1 : 1;
-      head.num_entries = num_entries;
+  /// The list at hand is read as far as it lies in next_list.
+  __device__ __forceinline__ void look_up_next() {
+    if constexpr (C::kScouts) {
+      storage_.ring_next.arrive_empty(next_state_);
+      next_state_.advance();
+    } else {
+      more_ = finder_.find(next_);
     }
-    __syncwarp();
-    const Entry entry = read_entry(params_, head.place(num_entries - lane_), lane_ < num_entries);
-    head.key[lane_] = entry.key;
-    head.bitmap[lane_] = entry.bitmap;
-    __syncwarp();
   }
 
-  __device__ __forceinline__ void load(Scheduler& scheduler, const QTile& tile) {
+  __device__ __forceinline__ void load(const QTile& tile) {
     const std::int32_t q_begin = tile.q_tile * rows_of_tile<C>(params_);
     const std::int32_t q_end = min(q_begin + rows_of_tile<C>(params_), params_.q_len);
     const std::int32_t first = query_of<C>(params_, q_begin);
@@ -79,10 +64,10 @@ class Producer {
       ListStream stream(params_, storage_.queue, storage_.next_list, visible, list_piece_);
       const std::int32_t bitmap_row =
           C::kPacks ? 0 : tile.q_tile % params_.lists.tiles_of_block * C::kTileQ;
-      load(scheduler, tile, bitmap_row, shared, stream);
+      load(tile, bitmap_row, shared, stream);
     } else {
       RangeStream stream(range_of(visible, tile), C::kTileKv);
-      load(scheduler, tile, 0, shared, stream);
+      load(tile, 0, shared, stream);
     }
   }
 
@@ -102,9 +87,8 @@ class Producer {
   }
 
   template <class Stream>
-  __device__ __forceinline__ void load(Scheduler& scheduler, const QTile& tile,
-                                       std::int32_t bitmap_row, const KeyRange& shared,
-                                       Stream& stream) {
+  __device__ __forceinline__ void load(const QTile& tile, std::int32_t bitmap_row,
+                                       const KeyRange& shared, Stream& stream) {
     const bool empty = stream.empty();
     if (empty) leave_stage();
     const Work work{empty ? Work::kEmpty : Work::kTiles, tile.q_tile * rows_of_tile<C>(params_),
@@ -148,7 +132,7 @@ class Producer {
         v_key = key;
       }
       if (!looked_up && (last || (!first && stream.near_end()))) {
-        next(scheduler);
+        look_up_next();
         looked_up = true;
       }
       if (!last) stream.advance();
@@ -276,8 +260,11 @@ class Producer {
   int piece_;  // of a tile, this lane's
   int slab_;   // of its columns, this lane's
   LanePiece list_piece_;
+  TileFinder<Element, C> finder_;
+  RingState<1> next_state_;
   bool more_ = false;
   QTile next_;
+  RoundKeeper rounds_;
   std::int32_t group_end_ = 0;  // of the warpgroup that is this lane's number
   RingState<C::kStagesK> k_state_;
   RingState<C::kStages> v_state_;

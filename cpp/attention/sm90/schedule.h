@@ -39,8 +39,9 @@ struct QTile {
   std::int32_t q_tile = 0;
   std::int32_t head = 0;
   std::int32_t batch = 0;
-  bool backward = false;   // visit the list from its end
-  std::int32_t part = -1;  // of all parts (shares.h), if the tile is shared
+  bool backward = false;    // visit the list from its end
+  std::int32_t part = -1;   // of all parts (shares.h), if the tile is shared
+  std::uint32_t asked = 0;  // to be begun when teams have asked for so many; 0: at once
 };
 
 /// The tile at a place of the schedule.

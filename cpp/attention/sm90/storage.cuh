@@ -3,6 +3,7 @@
 #include <cute/tensor.hpp>
 
 #include "attention/sm90/config.h"
+#include "attention/sm90/schedule.h"
 #include "primitives/mbarrier.cuh"
 
 namespace sparsek::attn::sm90 {
@@ -62,6 +63,12 @@ struct ListHead {
   }
 };
 
+/// What a scout warp found.
+struct NextTile {
+  QTile tile;
+  bool found;
+};
+
 template <class Element, class C>
 struct Layouts {
   using AtomK = std::conditional_t<C::kSlabK == 64, cute::GMMA::Layout_K_SW128_Atom<Element>,
@@ -104,12 +111,15 @@ struct Storage : OutBuffer<Element, C::kBuffersOut ? C::kTileQ * C::kValueDim : 
   Work work[2];
   BlockQueue queue;
   ListHead next_list;
+  NextTile next;
+  Ring<1> ring_next;
 
   __device__ __forceinline__ void init(int consumer_warps) {
     ring_k.init(C::kNotedGranules, consumer_warps);
     ring_v.init(1, consumer_warps);
     for (auto& ring : ring_q) ring.init(1, consumer_warps / C::kPartsQ);
     ring_work.init(1, consumer_warps * 32);
+    ring_next.init(32, 32);
   }
 };
 

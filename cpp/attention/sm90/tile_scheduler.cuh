@@ -23,7 +23,7 @@ class TileScheduler {
       if (schedule_.progress->in_use != 0) mode_ = kCounted;
       if (kKeepsTogether && schedule_.progress->together != 0) mode_ = kTogether;
     }
-    if (mode_ >= kTelling) atomicAdd(&schedule_.progress->asked, 1u);
+    if (mode_ == kTogether) atomicAdd(&schedule_.progress->asked, 1u);
     std::int32_t place = mode_ == kCounted
                              ? atomicAdd(&schedule_.progress->next, 1)
                              : place_of(round_, team_ * num_ctas() + cta(), num_teams());
@@ -46,23 +46,10 @@ class TileScheduler {
     tile = tile_at(schedule_, place);
     tile.backward = backward;
     tile.part = part;
-    return true;
-  }
-
-  /// Before the tile of the last answer, by the whole warp: waits until all teams have asked for
-  /// theirs of the same round, as they do when the tile before comes to its end. Teams that drift
-  /// apart each read another part of the keys that L2 cannot hold all of. Who has waited for some
-  /// 60 us does so no more: a CTA that does not come may have found no SM. In a loop of the lane
-  /// that asks ptxas lost sight of the warp's being together: each list took 1 % longer.
-  __device__ __forceinline__ void keep_together() {
-    const auto wanted = static_cast<std::uint32_t>(num_teams() * (round_ - 1));
-#pragma unroll 1
-    for (int looks = 0; looks < kMostLooks; ++looks) {
-      const bool waits = threadIdx.x % 32 == 0 && mode_ == kTogether && !has_been_asked(wanted);
-      if (!__any_sync(~0u, waits)) return;
-      __nanosleep(200);
+    if constexpr (kKeepsTogether) {
+      tile.asked = mode_ == kTogether ? static_cast<std::uint32_t>(num_teams() * (round_ - 1)) : 0;
     }
-    mode_ = kTelling;
+    return true;
   }
 
  private:
@@ -71,18 +58,44 @@ class TileScheduler {
   __device__ __forceinline__ static std::int32_t num_ctas() { return static_cast<int>(gridDim.x); }
   __device__ __forceinline__ static std::int32_t num_teams() { return kTeams * num_ctas(); }
 
-  __device__ __forceinline__ bool has_been_asked(std::uint32_t times) const {
-    return ptx::load_relaxed(&schedule_.progress->asked) - times <= 0x7fffffff;
-  }
-
   const Schedule& schedule_;
   std::int32_t team_;
-  // Each team its own tiles, or the next one from the counter, or its own and says when it asks,
-  // and waits for the others too.
+  // Each team its own tiles, or the next one from the counter, or its own and all of a round
+  // together.
   std::int32_t mode_ = kOwn;
-  static constexpr std::int32_t kOwn = 0, kCounted = 1, kTelling = 2, kTogether = 3;
-  static constexpr int kMostLooks = 64;
+  static constexpr std::int32_t kOwn = 0, kCounted = 1, kTogether = 2;
   std::int32_t round_ = 0;
+};
+
+/// Keeps rounds together: before a tile the whole warp waits until all teams have asked for theirs
+/// of the same round, as they do when the tile before comes to its end. Teams that drift apart each
+/// read another part of the keys that L2 cannot hold all of. Who has waited for some 60 us does so
+/// no more: a CTA that does not come may have found no SM.
+class RoundKeeper {
+ public:
+  /// In a loop of one lane ptxas lost sight of the warp's being together: each list took 1 %
+  /// longer.
+  __device__ __forceinline__ void wait(const Schedule& schedule, std::uint32_t asked) {
+    if (asked == 0) return;
+#pragma unroll 1
+    for (; looks_left_ > 0; --looks_left_) {
+      const bool waits = threadIdx.x % 32 == 0 && have_asked(*schedule.progress) - asked > kHalf;
+      if (!__any_sync(~0u, waits)) {
+        looks_left_ = kMostLooks;
+        return;
+      }
+      __nanosleep(200);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static std::uint32_t have_asked(const Progress& progress) {
+    return ptx::load_relaxed(&progress.asked);
+  }
+
+  static constexpr std::uint32_t kHalf = 0x7fffffff;  // the count may wrap
+  static constexpr int kMostLooks = 64;
+  int looks_left_ = kMostLooks;
 };
 
 }  // namespace sparsek::attn::sm90
