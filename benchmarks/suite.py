@@ -253,10 +253,13 @@ def _sparse() -> list[Case]:
         name = f"attn/decode/d128/s131072/b64/k512/gqa32x8/kv_lists{suffix}"
         cases.append(AttentionCase(name, "attention", 131072, **shared))
     cases.append(_topk(128, 524288, 128, 128, 32))
-    for head_dim, length in ((64, 16384), (64, 131072), (128, 16384), (128, 131072), (128, 524288)):
+    windows = [(64, 16384, 2048), (128, 16384, 2048), (128, 524288, 2048)]
+    # 128 and 512: what models have whose other layers see everything.
+    windows += [(head_dim, 131072, window) for head_dim in (64, 128) for window in (128, 512, 2048)]
+    for head_dim, length, window in windows:
         group = "long" if length > 32768 else "attention"
-        name, heads = f"attn/window/d{head_dim}/s{length}/w2048", 2048 // head_dim
-        cases.append(AttentionCase(name, group, length, heads, head_dim, causal=True, window=2048))
+        name, heads = f"attn/window/d{head_dim}/s{length}/w{window}", 2048 // head_dim
+        cases.append(AttentionCase(name, group, length, heads, head_dim, causal=True, window=window))
     for length, documents, causal in ((16384, 16, False), (16384, 16, True), (131072, 64, True)):
         group = "long" if length > 32768 else "attention"
         name = f"attn/documents/d128/s{length}/n{documents}" + ("/causal" if causal else "")

@@ -33,6 +33,15 @@ def test_wide_tiles(head_dims, q_len, batch, band, rng):
     run_case(case, "sm90", torch.float16 if rng.random() < 0.5 else torch.bfloat16, rng)
 
 
+@pytest.mark.parametrize("window", [(0, 0), (70, 0), (300, 20), (500, None)])
+@pytest.mark.parametrize(("q_len", "kv_len", "batch"), [(250, 250, 6), (350, 900, 3), (700, 500, 2)])
+@pytest.mark.parametrize("head_dims", [(64, 64), (96, 96), (128, 128), (192, 128)])
+def test_windows_that_begin_within_tiles(head_dims, q_len, kv_len, batch, window, rng):
+    """The last warpgroups of a tile see nothing of its first keys; of 700 queries some see no key at all."""
+    case = Case("windows", q_len, kv_len, batch, 22, 11, head_dim=head_dims[0], value_dim=head_dims[1], window=window)
+    run_case(case, "sm90", torch.float16 if rng.random() < 0.5 else torch.bfloat16, rng)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
 @pytest.mark.parametrize("head_dims", [(64, 64), (40, 24)])
 @pytest.mark.parametrize(

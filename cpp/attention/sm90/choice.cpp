@@ -23,11 +23,24 @@ bool takes(const Kernel& kernel, const Problem& p) {
   return !p.has_mask || p.packed_heads > 1 || p.q_block % kernel.tile_q == 0;
 }
 
+// What a q tile costs beside its keys, in keys, measured.
+constexpr std::int64_t kKeysOfTileEnds = 175;
+
+/// Under a window, what a q tile costs: whole tiles of keys, though its warpgroups, which leave out
+/// those that none of their queries sees, see a part of some. Else 1: all kernels visit all keys.
+double cost_in_window(const Kernel& kernel, const Problem& p) {
+  const std::int64_t seen =
+      std::max<std::int64_t>(p.band.end_shift - p.band.begin_shift + 63, 1);  // by 64 queries
+  if (p.has_mask || seen >= p.kv_len) return 1;
+  const std::int64_t visited = ceil_div(seen, std::int64_t{kernel.tile_kv}) * kernel.tile_kv;
+  return static_cast<double>(visited + kKeysOfTileEnds);
+}
+
 /// Relative time: rounds of the chip's tiles, each as long as its queries.
 double estimate(const Kernel& kernel, const Problem& p) {
   const std::int64_t tiles = tiles_of(kernel, p) * p.num_q_heads * p.batch;
   const std::int64_t rounds = ceil_div(tiles, slots_of(kernel, p));
-  return static_cast<double>(rounds) * kernel.tile_q * kernel.cost;
+  return static_cast<double>(rounds) * kernel.tile_q * kernel.cost * cost_in_window(kernel, p);
 }
 
 // Of K and V, which stays in L2 (50 MB) while the heads that they belong to are visited.

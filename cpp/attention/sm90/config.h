@@ -54,6 +54,9 @@ struct Config {
   // A warp beside the producer's finds the next q tile. Two teams fill each other's gaps anyway.
   static constexpr bool kScouts = Lists && kMoveRegs && Teams == 1;
   static constexpr int kThreads = kAllConsumers * kWarpGroup + (kMoveRegs ? kWarpGroup : 32);
+  // The last warpgroup may see nothing of a q tile's first keys (window), and leaves them out where
+  // it has no turns to keep, nor O's place among the stages.
+  static constexpr bool kHides = Free && !Lists && TileKv <= TileQ - 64;
   static constexpr int kGranules = TileKv / kGranule;
   static constexpr int kNotedGranules = Lists ? kGranules : 1;  // elsewhere the others follow
 
@@ -88,6 +91,7 @@ struct Config {
   static_assert(kGranules <= 32, "one lane of the producer for each granule");
   static_assert(!Joins || (Teams == 2 && !kShares));
   static_assert(!Free || (Overlap && !Packs));
+  static_assert(!kHides || !kStagesOut);
 };
 
 /// Named barriers; 0 is __syncthreads.

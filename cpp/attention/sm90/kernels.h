@@ -11,15 +11,16 @@ namespace sparsek::attn::sm90 {
 // head_dim, value_dim, tile_q, tile_kv, stages, lists, ctas_per_sm, overlap, teams, stages_k,
 // packs, joins, free. docs/attention_sm90_measurements.md has the sweep behind each. Small: more
 // CTAs where the chip is not full.
-using Dense64 = Config<64, 64, 192, 128, 2, false>;
-using Dense64Wide = Config<64, 64, 256, 64, 4, false>;  // for lengths that 192 does not divide
+using Dense64 = Config<64, 64, 192, 128, 4, false, 1, true, 1, 4, false, false, true>;
+// For lengths that 192 does not divide.
+using Dense64Wide = Config<64, 64, 256, 64, 4, false, 1, true, 1, 4, false, false, true>;
 using Dense64Small = Config<64, 64, 128, 128, 2, false>;
 using Dense64Joined = Config<64, 64, 128, 64, 4, false, 1, true, 2, 4, false, true>;
-using Dense96 = Config<96, 96, 192, 112, 2, false>;
+using Dense96 = Config<96, 96, 192, 112, 3, false, 1, true, 1, 3, false, false, true>;
 using Dense96Small = Config<96, 96, 128, 128, 3, false>;
-using Dense128 = Config<128, 128, 192, 80, 2, false>;
+using Dense128 = Config<128, 128, 192, 80, 3, false, 1, true, 1, 3, false, false, true>;
 using Dense128Small = Config<128, 128, 128, 128, 3, false>;
-using Dense192x128 = Config<192, 128, 192, 80, 2, false>;
+using Dense192x128 = Config<192, 128, 192, 80, 2, false, 1, true, 1, 2, false, false, true>;
 using Dense192x128Small = Config<192, 128, 128, 128, 2, false>;
 using Dense192 = Config<192, 192, 128, 112, 2, false>;
 using Dense256 = Config<256, 256, 128, 80, 2, false>;

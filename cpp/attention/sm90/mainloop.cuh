@@ -2,8 +2,6 @@
 
 #include <cute/tensor.hpp>
 
-#include "attention/block_lists.h"
-#include "attention/kv_visits.h"
 #include "attention/sm90/masking.cuh"
 #include "attention/sm90/params.h"
 #include "attention/sm90/row_softmax.cuh"
@@ -104,18 +102,18 @@ class Consumer {
  private:
   using Note = TileNote<C::kNotedGranules>;
 
+  /// This warpgroup's bit of a flag that each has; with lists all have the same.
+  __device__ __forceinline__ std::uint32_t mine(std::uint32_t flag) const {
+    return C::kLists ? flag : flag << group_;
+  }
+  /// -inf where the query may not see the key.
+  __device__ __forceinline__ void erase(const Note& note, const Work& work, Scores& tSrS) const {
+    RowMask<C>(params_, work.q_begin, row()).erase(note, tSrS);
+  }
+
   /// Lane 0 reads a note (storage.cuh).
   __device__ __forceinline__ std::uint32_t flags_of(const Note& note) const {
     return uniform(thread_ % 32 == 0 ? note.flags : 0);
-  }
-  __device__ __forceinline__ Granule read(const Granule& from) const {
-    Granule granule{};
-    if (thread_ % 32 == 0) granule = from;
-    return {__shfl_sync(~0u, granule.key, 0), __shfl_sync(~0u, granule.shift, 0),
-            __shfl_sync(~0u, granule.word, 0)};
-  }
-  __device__ __forceinline__ std::int32_t key_of(const Granule& granule) const {
-    return __shfl_sync(~0u, thread_ % 32 == 0 ? granule.key : 0, 0);
   }
 
   /// `compute`, one product after the other.
@@ -135,7 +133,7 @@ class Consumer {
       warpgroup_wait<0>();
       warpgroup_fence_operand(tSrS);
       if (last) release(ring_q(), q_state_);
-      if (flags & kMasked) erase(note, work, tSrS);
+      if (flags & mine(kMasked)) erase(note, work, tSrS);
       give_back(storage_.ring_k, k_state_);
       if (softmax.next(tSrS)) softmax.rescale(tOrO);
       to_weights(tSrS, tOrP);
@@ -200,17 +198,21 @@ class Consumer {
 
     set_zero(tOrO);
     ring_q().wait_full(q_state_);
-    storage_.ring_k.wait_full(k_state_);
+    // A warpgroup begins behind the others, or is through before them, when they alone see the
+    // first tiles, or the last ones.
+    std::uint32_t flags = next_flags();
+    while (C::kHides && flags & mine(kHidden)) {
+      give_tile_back();
+      flags = next_flags();
+    }
+    const std::uint32_t own = C::kLists ? kLast : mine(kEnded);
     const auto& first_note = storage_.notes[k_state_.stage()];
-    // A warpgroup is through before the others when they alone see the last tiles.
-    const std::uint32_t own = C::kLists ? kLast : 1u << group_;
-    std::uint32_t flags = flags_of(first_note);
     // Turns the scores into weights and gives back what they were made of. Whether O is to be
     // rescaled.
     const auto take_scores = [&](const Note& note) {
       warpgroup_fence_operand(tSrS);
       if (flags & own) release(ring_q(), q_state_);
-      if (flags & kMasked) erase(note, work, tSrS);
+      if (flags & mine(kMasked)) erase(note, work, tSrS);
       release(storage_.ring_k, k_state_);
       return softmax.next(tSrS);
     };
@@ -290,16 +292,23 @@ class Consumer {
     return kTurn + team_ * C::kConsumers + group;
   }
 
+  /// Of the next tile, once its K is there.
+  __device__ __forceinline__ std::uint32_t next_flags() const {
+    storage_.ring_k.wait_full(k_state_);
+    return flags_of(storage_.notes[k_state_.stage()]);
+  }
   /// Gives the next tile back as it came. Returns its flags.
   __device__ __forceinline__ std::uint32_t pass_tile() {
-    storage_.ring_k.wait_full(k_state_);
-    const std::uint32_t flags = flags_of(storage_.notes[k_state_.stage()]);
+    const std::uint32_t flags = next_flags();
     wait_turn();
     pass_turn();
+    give_tile_back();
+    return flags;
+  }
+  __device__ __forceinline__ void give_tile_back() {
     release(storage_.ring_k, k_state_);
     storage_.ring_v.wait_full(v_state_);
     release(storage_.ring_v, v_state_);
-    return flags;
   }
 
   /// Until K of this step and V of the one before are there. Both are asked at once, since even an
@@ -321,57 +330,6 @@ class Consumer {
   __device__ __forceinline__ void release(StageRing& ring, State& state) {
     give_back(ring, state);
     state.advance();
-  }
-
-  /// -inf where the query may not see the key.
-  __device__ __forceinline__ void erase(const Note& note, const Work& work, Scores& tSrS) const {
-    const int pair = thread_ % 4 * 2;
-    if constexpr (C::kLists) {
-      CUTE_UNROLL
-      for (int g = 0; g < C::kGranules; ++g) {
-        const Granule granule = read(note.granules[g]);
-        const int key = granule.key + pair;
-        CUTE_UNROLL
-        for (int r = 0; r < 2; ++r) {
-          const int query = query_of_row(work, r);
-          const KeyRange seen = visible_keys(params_.band, query, query + 1);
-          // Bits, since registers spill where both bounds are tested for each score.
-          const std::uint32_t bits =
-              lowest_bits(seen.end - key) & ~lowest_bits(seen.begin - key) &
-              visible_bits(granule, C::kPacks ? query : row() + 8 * r) >> pair;
-          erase_unless<kGranule>(tSrS, 8 * g + 2 * r,
-                                 [&](int column) { return bits >> column & 1; });
-          // Nor would both rows' queries, where these are computed.
-          if constexpr (C::kPacks) asm volatile("" ::: "memory");
-        }
-        asm volatile("" ::: "memory");  // all notes in registers at once would not fit
-      }
-    } else {
-      const int key = key_of(note.granules[0]) + pair;
-      CUTE_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        const int query = query_of_row(work, r);
-        const KeyRange seen = visible_keys(params_.band, query, query + 1);
-        const int begin = seen.begin - key, end = seen.end - key;
-        erase_unless<C::kTileKv>(tSrS, 2 * r,
-                                 [&](int column) { return column >= begin && column < end; });
-      }
-    }
-  }
-
-  /// Of a thread's two rows.
-  __device__ __forceinline__ int query_of_row(const Work& work, int r) const {
-    return query_of<C>(params_, work.q_begin + row() + 8 * r);
-  }
-
-  __device__ __forceinline__ std::uint32_t visible_bits(const Granule& granule,
-                                                        int tile_row) const {
-    if (granule.word < 0) return ~0u;
-    const std::uint32_t* word =
-        params_.mask.bitmaps + granule.word + tile_row * bitmap_words(params_.mask);
-    std::uint32_t bits;
-    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(bits) : "l"(word));
-    return bits >> granule.shift;
   }
 
   template <class P>

@@ -58,16 +58,18 @@ class Producer {
     const std::int32_t first = query_of<C>(params_, q_begin);
     const std::int32_t end = C::kPacks ? query_of<C>(params_, q_end - 1) + 1 : q_end;
     const KeyRange visible = visible_keys(params_.band, first, end);
-    const KeyRange shared = shared_keys(params_.band, first, end);
-    if constexpr (!C::kLists) group_end_ = end_of_group(q_begin);
     if constexpr (C::kLists) {
+      const KeyRange shared = shared_keys(params_.band, first, end);
       ListStream stream(params_, storage_.queue, storage_.next_list, visible, list_piece_);
       const std::int32_t bitmap_row =
           C::kPacks ? 0 : tile.q_tile % params_.lists.tiles_of_block * C::kTileQ;
-      load(tile, bitmap_row, shared, stream);
+      load(tile, stream,
+           [&](const Piece& piece, bool last) { note_pieces(piece, last, shared, bitmap_row); });
     } else {
+      const GroupQueries queries = queries_of_group(q_begin);
       RangeStream stream(range_of(visible, tile), C::kTileKv);
-      load(tile, 0, shared, stream);
+      load(tile, stream,
+           [&](const Piece& piece, bool last) { note_range(piece.key, last, queries); });
     }
   }
 
@@ -79,16 +81,19 @@ class Producer {
     return share_of(visible, parts, tile.part % parts, C::kTileKv);
   }
 
-  /// Where the keys end that some query of consumer warpgroup `lane` sees.
-  __device__ __forceinline__ std::int32_t end_of_group(std::int32_t q_begin) const {
-    const std::int32_t first = q_begin + 64 * lane_;
-    if (first >= params_.q_len) return 0;
-    return end_of(params_.band, query_of<C>(params_, min(first + 64, params_.q_len) - 1));
+  /// Of consumer warpgroup `lane`; the last one lies before the first where there are none.
+  struct GroupQueries {
+    std::int32_t first, last;
+  };
+  __device__ __forceinline__ GroupQueries queries_of_group(std::int32_t q_begin) const {
+    const std::int32_t row = q_begin + 64 * lane_;
+    if (row >= params_.q_len) return {0, -1};
+    return {query_of<C>(params_, row), query_of<C>(params_, min(row + 64, params_.q_len) - 1)};
   }
 
-  template <class Stream>
-  __device__ __forceinline__ void load(const QTile& tile, std::int32_t bitmap_row,
-                                       const KeyRange& shared, Stream& stream) {
+  template <class Stream, class WriteNote>
+  __device__ __forceinline__ void load(const QTile& tile, Stream& stream,
+                                       const WriteNote& write_note) {
     const bool empty = stream.empty();
     if (empty) leave_stage();
     const Work work{empty ? Work::kEmpty : Work::kTiles, tile.q_tile * rows_of_tile<C>(params_),
@@ -116,7 +121,7 @@ class Producer {
             piece.key == kAbsent ? static_cast<std::int32_t>(params_.band.kv_len) : piece.key;
         load_boxes<C::kHeadDim, C::kSlabK>(params_.k, storage_.ring_k, k_state_,
                                            storage_.k[k_state_.stage()], key, kv_head, tile.batch);
-        write_note(piece, last, shared, bitmap_row);
+        write_note(piece, last);
         if (lane_ < C::kNotedGranules) storage_.ring_k.arrive_full(k_state_);
         k_state_.advance();
         if (first) {
@@ -208,9 +213,29 @@ class Producer {
     __syncwarp();
   }
 
-  /// Tells the consumers what the stage will hold.
-  __device__ __forceinline__ void write_note(const Piece& piece, bool last, const KeyRange& shared,
-                                             std::int32_t bitmap_row) {
+  /// Tells the consumers what the stage will hold: consecutive keys.
+  __device__ __forceinline__ void note_range(std::int32_t key, bool last,
+                                             const GroupQueries& queries) {
+    const std::int32_t end = key + C::kTileKv;
+    const KeyRange seen = visible_keys(params_.band, queries.first, queries.last + 1);
+    const KeyRange shared = shared_keys(params_.band, queries.first, queries.last + 1);
+    const bool ended = last || queries.last < queries.first || seen.end <= end;
+    const bool hidden = C::kHides && !ended && seen.begin >= end;
+    const auto groups = [&](bool of_group) {
+      return __ballot_sync(~0u, lane_ < C::kConsumers && of_group);
+    };
+    const std::uint32_t flags = groups(ended) * kEnded | groups(hidden) * kHidden |
+                                groups(!contains(shared, key, end)) * kMasked;
+    if (lane_ == 0) {
+      auto& note = storage_.notes[k_state_.stage()];
+      note.granules[0].key = key;
+      note.flags = flags | (last ? kLast : 0);
+    }
+  }
+
+  /// The same: pieces of listed blocks.
+  __device__ __forceinline__ void note_pieces(const Piece& piece, bool last, const KeyRange& shared,
+                                              std::int32_t bitmap_row) {
     const bool masked =
         __any_sync(~0u, lane_ < params_.pieces.per_tile &&
                             (piece.bitmap >= 0 || piece.key == kAbsent ||
@@ -234,12 +259,7 @@ class Producer {
       }
       if (lane_ < C::kNotedGranules) note.granules[lane_] = granule;
     }
-    std::uint32_t ended = 0;
-    if constexpr (!C::kLists) {
-      ended = __ballot_sync(~0u, lane_ < C::kConsumers && group_end_ <= piece.key + C::kTileKv);
-    }
-    if (last) ended = kLast | (kLast - 1);
-    if (lane_ == 0) note.flags = ended | (masked ? kMasked : 0);
+    if (lane_ == 0) note.flags = (last ? kLast : 0) | (masked ? kMasked : 0);
   }
 
   static constexpr bool kValuesFirst = C::kStagesK < C::kStages;
@@ -265,7 +285,6 @@ class Producer {
   bool more_ = false;
   QTile next_;
   RoundKeeper rounds_;
-  std::int32_t group_end_ = 0;  // of the warpgroup that is this lane's number
   RingState<C::kStagesK> k_state_;
   RingState<C::kStages> v_state_;
   bool owes_stage_ = false;

@@ -24,12 +24,13 @@ struct alignas(16) Granule {
 /// What the producer tells the consumers about one tile of keys.
 template <int kGranules>
 struct TileNote {
-  // kLast, kMasked, and a bit for each warpgroup that sees nothing of its q tile after this one.
   std::uint32_t flags;
   Granule granules[kGranules];  // read where kMasked is set only
 };
-constexpr std::uint32_t kLast = 0x80;     // of its q tile, for all
-constexpr std::uint32_t kMasked = 0x100;  // some (query, key) pair is not allowed
+constexpr std::uint32_t kLast = 0x80;  // of its q tile, for all
+// Without lists for each warpgroup, its number of bits higher: nothing of its q tile is to be seen
+// after this tile; some (query, key) pair is not allowed; none is, nor was of the tiles before.
+constexpr std::uint32_t kEnded = 0x1, kMasked = 0x100, kHidden = 0x1000;
 constexpr std::int32_t kAbsent = 0x7fffff00;
 
 /// One q tile to compute.

@@ -109,6 +109,14 @@ void test_choice() {
   batched.batch = 8;
   check_choice(batched, 128, 128, 192, 80);
 
+  // 64 queries see 575 keys, nine tiles of 64 or five of 128, or 2111, 33 or 17.
+  Problem window = problem(64, 64, 16384);
+  window.num_q_heads = window.num_kv_heads = 32;
+  window.band = make_band(16384, 16384, true, 511, std::nullopt);
+  check_choice(window, 64, 64, 256, 64);
+  window.band = make_band(16384, 16384, true, 2047, std::nullopt);
+  check_choice(window, 64, 64, 192, 128);
+
   // The shapes by which the GPU tests reach the widest tiles.
   Problem heads = problem(64, 64, 350);
   heads.num_q_heads = heads.num_kv_heads = 66;
