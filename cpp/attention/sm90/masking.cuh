@@ -14,8 +14,8 @@ namespace sparsek::attn::sm90 {
 template <class C>
 class RowMask {
  public:
-  __device__ __forceinline__ RowMask(const Params& params, const Work& work, int row)
-      : params_(params), work_(work), row_(row) {}
+  __device__ __forceinline__ RowMask(const Params& params, std::int32_t q_begin, int row)
+      : params_(params), q_begin_(q_begin), row_(row) {}
 
   /// -inf where the query may not see the key.
   template <class Note, class Scores>
@@ -91,7 +91,7 @@ class RowMask {
   }
 
   __device__ __forceinline__ int query_of_row(int r) const {
-    return query_of<C>(params_, work_.q_begin + row_ + 8 * r);
+    return query_of<C>(params_, q_begin_ + row_ + 8 * r);
   }
 
   __device__ __forceinline__ std::uint32_t visible_bits(const Granule& granule,
@@ -105,7 +105,7 @@ class RowMask {
   }
 
   const Params& params_;
-  const Work& work_;  // read anew for each granule: q_begin in a register cost lists 1 %
+  std::int32_t q_begin_;
   int row_;
 };
 
