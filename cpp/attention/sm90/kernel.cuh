@@ -2,7 +2,6 @@
 
 // clang-format off
 #include "primitives/driver_version.h"
-#define CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED  // N of 80 and 176
 // clang-format on
 
 #include <cutlass/arch/reg_reconfig.h>

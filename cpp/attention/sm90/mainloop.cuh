@@ -108,7 +108,7 @@ class Consumer {
   }
   /// -inf where the query may not see the key.
   __device__ __forceinline__ void erase(const Note& note, const Work& work, Scores& tSrS) const {
-    RowMask<C>(params_, work.q_begin, row()).erase(note, tSrS);
+    RowMask<C>(params_, work, row()).erase(note, tSrS);
   }
 
   /// Lane 0 reads a note (storage.cuh).

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include <cute/tensor.hpp>
 
 #include "attention/block_lists.h"
@@ -14,8 +16,8 @@ namespace sparsek::attn::sm90 {
 template <class C>
 class RowMask {
  public:
-  __device__ __forceinline__ RowMask(const Params& params, std::int32_t q_begin, int row)
-      : params_(params), q_begin_(q_begin), row_(row) {}
+  __device__ __forceinline__ RowMask(const Params& params, const Work& work, int row)
+      : params_(params), q_begin_(work.q_begin), row_(row) {}
 
   /// -inf where the query may not see the key.
   template <class Note, class Scores>
@@ -105,7 +107,9 @@ class RowMask {
   }
 
   const Params& params_;
-  std::int32_t q_begin_;
+  // Read anew from shared memory for each granule: a register for it costs lists 1 %. Two teams'
+  // kernel, though, has none for the address.
+  std::conditional_t<C::kTeams == 2, std::int32_t, const std::int32_t&> q_begin_;
   int row_;
 };
 
