@@ -35,6 +35,7 @@ __device__ __forceinline__ void clear_rows(Storage<Element, C>& storage, int beg
 template <class Element, class C>
 __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
     attention_kernel(const __grid_constant__ Params params) {
+#ifdef __CUDA_ARCH__  // or the host's pass instantiates all of it for nothing
   extern __shared__ char memory[];
   // Of the teams, and what they leave for each other where they join.
   auto* storages = reinterpret_cast<Storage<Element, C>*>(memory);
@@ -92,6 +93,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
     }
     if constexpr (C::kStoresByTma) wait_for_tma_store();
   }
+#endif
 }
 
 }  // namespace sparsek::attn::sm90

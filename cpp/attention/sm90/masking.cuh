@@ -1,8 +1,7 @@
 #pragma once
 
-#include <type_traits>
-
 #include <cute/tensor.hpp>
+#include <type_traits>
 
 #include "attention/block_lists.h"
 #include "attention/kv_visits.h"

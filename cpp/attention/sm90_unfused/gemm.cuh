@@ -5,7 +5,6 @@
 // clang-format on
 
 #include <cutlass/cutlass.h>
-#include <cutlass/gemm/device/gemm_universal_adapter.h>
 
 #include <cute/tensor.hpp>
 #include <cutlass/epilogue/collective/collective_builder.hpp>
@@ -16,7 +15,7 @@
 
 #include "attention/sm90_unfused/config.h"
 #include "attention/sm90_unfused/kernels.h"
-#include "core/cuda_check.h"
+#include "primitives/cutlass_gemm.cuh"
 
 namespace sparsek::attn::sm90_unfused {
 
@@ -71,7 +70,6 @@ struct Gemm {
       typename Config::Schedule>::CollectiveOp;
 
   using Kernel = cutlass::gemm::kernel::GemmUniversal<ProblemShape, Mainloop, Epilogue>;
-  using Device = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
 };
 
 /// TMA wants a multiple of 16 bytes even for the stride of an axis with one element, which callers
@@ -97,27 +95,18 @@ inline SharedBatchStride shared_batches(const Matrices& b, const Chunk& chunk) {
 template <class GemmType, class Element, class ElementD, class StrideB>
 void run_gemm(const char* name, const Chunk& chunk, int n, int k, float alpha, const Matrices& a,
               const Matrices& b, const StrideB& stride_b, const Matrices& d, cudaStream_t stream) {
-  using Device = typename GemmType::Device;
+  using Kernel = typename GemmType::Kernel;
   const int rows = static_cast<int>(chunk.num_rows);
   const Batches batches{chunk.num_heads / chunk.num_kv_heads, chunk.num_kv_heads,
                         static_cast<int>(chunk.num_batches)};
-  typename GemmType::Kernel::Arguments args{
+  typename Kernel::Arguments args{
       cutlass::gemm::GemmUniversalMode::kBatched,
       {rows, n, k, batches},
       {static_cast<const Element*>(a.data), row_major(a, chunk, rows),
        static_cast<const Element*>(b.data), stride_b},
       {{alpha, 0.0f}, nullptr, {}, static_cast<ElementD*>(d.data), row_major(d, chunk, rows)}};
   args.hw_info.sm_count = chunk.num_sms;
-  auto params = GemmType::Kernel::to_underlying_arguments(args, nullptr);
-
-  constexpr int kSmemBytes = GemmType::Kernel::SharedStorageSize;
-  cuda_check(cudaFuncSetAttribute(cutlass::device_kernel<typename GemmType::Kernel>,
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize, kSmemBytes),
-             name);
-  const cutlass::Status status = Device::run(params, stream, nullptr, /*launch_with_pdl=*/true);
-  cuda_check(cudaGetLastError(), name);
-  require(status == cutlass::Status::kSuccess, ErrorKind::cuda, name, ": ",
-          cutlass::cutlassGetStatusString(status));
+  launch_gemm<Kernel>(name, Kernel::to_underlying_arguments(args, nullptr), stream);
 }
 
 }  // namespace sparsek::attn::sm90_unfused

@@ -105,6 +105,7 @@ __device__ __forceinline__ void negate(Storage<C>& storage) {
 template <class Element, class C>
 __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
     attention_kernel(const __grid_constant__ Params params) {
+#ifdef __CUDA_ARCH__  // or the host's pass instantiates all of it for nothing
   extern __shared__ unsigned char memory[];
   auto& storage = *reinterpret_cast<Storage<C>*>(memory);
   const Work work = work_of<C>(params, static_cast<std::int32_t>(blockIdx.x));
@@ -133,6 +134,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
   }
   wait_all_copies();  // also where no key was seen: a CTA must not end with copies on their way
   rows.store();
+#endif
 }
 
 }  // namespace sparsek::attn::wmma

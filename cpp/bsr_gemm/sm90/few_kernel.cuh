@@ -13,6 +13,7 @@ namespace sparsek::bsr::sm90 {
 template <class C>
 __global__ void __launch_bounds__(few_threads(kFewMostGroups), 1)
     few_kernel(const __grid_constant__ FewParams p) {
+#ifdef __CUDA_ARCH__  // or the host's pass instantiates all of it for nothing
   extern __shared__ unsigned char raw_smem[];
   const int groups = static_cast<int>(blockDim.x - 32 * kFewProducers) / 128, group = warp_group();
   const FewStorage<C> smem(raw_smem, groups, p);
@@ -52,6 +53,7 @@ __global__ void __launch_bounds__(few_threads(kFewMostGroups), 1)
   } else {
     FewConsumer<C>(p, smem, group).run();
   }
+#endif
 }
 
 }  // namespace sparsek::bsr::sm90

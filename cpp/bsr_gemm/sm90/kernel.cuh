@@ -31,6 +31,7 @@ __device__ __forceinline__ void run_roles(const Params& p, SharedStorage<C>& sme
 template <class C>
 __global__ void __launch_bounds__(C::kBoundThreads, C::kCtasPerSm)
     product_kernel(const __grid_constant__ Params p) {
+#ifdef __CUDA_ARCH__  // or the host's pass instantiates all of it for nothing
   extern __shared__ unsigned char raw_smem[];
   auto& smem = begin<C>(raw_smem, p.sparse_map, p.dense_map);
   if constexpr (C::kParts) {
@@ -45,6 +46,7 @@ __global__ void __launch_bounds__(C::kBoundThreads, C::kCtasPerSm)
     if (Shared::stretches(p).needed(p.lists.groups[0].length)) return run_roles<C, Shared>(p, smem);
   }
   run_roles<C, TilesOf<C>>(p, smem);
+#endif
 }
 
 }  // namespace sparsek::bsr::sm90

@@ -116,6 +116,7 @@ class PairConsumer {
 template <class C>
 __global__ void __launch_bounds__(C::kBoundThreads, C::kCtasPerSm)
     pair_kernel(const __grid_constant__ Params p) {
+#ifdef __CUDA_ARCH__  // or the host's pass instantiates all of it for nothing
   extern __shared__ unsigned char raw_smem[];
   auto& smem = begin<C>(raw_smem, p.sparse_map, p.dense_map);
   const int group = warp_group();
@@ -124,6 +125,7 @@ __global__ void __launch_bounds__(C::kBoundThreads, C::kCtasPerSm)
   } else {
     PairConsumer<C>(p, smem, group).run();
   }
+#endif
 }
 
 }  // namespace sparsek::bsr::sm90

@@ -14,6 +14,7 @@ namespace sparsek::bsr::sm90 {
 template <class C>
 __global__ void __launch_bounds__(C::kThreads, 1)
     sampled_kernel(const __grid_constant__ SampledParams p) {
+#ifdef __CUDA_ARCH__  // or the host's pass instantiates all of it for nothing
   extern __shared__ unsigned char raw_smem[];
   auto& smem = begin<C>(raw_smem, p.row_map, p.col_map);
 
@@ -25,6 +26,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     cutlass::arch::warpgroup_reg_alloc<C::kConsumerRegisters>();
     SampledConsumer<C>(p, smem, group).run();
   }
+#endif
 }
 
 template <class Element, Major kRows, Major kCols, int kInner>

@@ -5,7 +5,6 @@
 // clang-format on
 
 #include <cutlass/cutlass.h>
-#include <cutlass/gemm/device/gemm_universal_adapter.h>
 
 #include <cute/tensor.hpp>
 #include <cutlass/epilogue/collective/collective_builder.hpp>
@@ -15,7 +14,7 @@
 #include <cutlass/gemm/kernel/gemm_universal.hpp>
 
 #include "bsr_gemm/sm90_dense/kernels.h"
-#include "core/cuda_check.h"
+#include "primitives/cutlass_gemm.cuh"
 
 namespace sparsek::bsr::sm90_dense {
 
@@ -61,7 +60,6 @@ struct DenseGemm {
 
   using Kernel =
       cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop, Epilogue>;
-  using Device = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
 };
 
 template <class Stride>
@@ -75,8 +73,7 @@ Stride stride_of(std::int64_t stride) {
 
 template <class Element, class StrideA, class StrideB, class Config>
 void run_config(const Gemm& g, cudaStream_t stream) {
-  using Types = DenseGemm<Element, StrideA, StrideB, Config>;
-  using Kernel = typename Types::Kernel;
+  using Kernel = typename DenseGemm<Element, StrideA, StrideB, Config>::Kernel;
   typename Kernel::Arguments args{
       cutlass::gemm::GemmUniversalMode::kGemm,
       {g.m, g.n, g.k, 1},
@@ -89,17 +86,8 @@ void run_config(const Gemm& g, cudaStream_t stream) {
        stride_of<RowMajor>(g.out.stride)}};
   args.hw_info.sm_count = g.num_sms;
   if constexpr (std::is_same_v<Config, LargeConfig>) args.scheduler.max_swizzle_size = 4;
-  const auto params = Kernel::to_underlying_arguments(args, nullptr);
-  cuda_check(
-      cudaFuncSetAttribute(cutlass::device_kernel<Kernel>,
-                           cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::SharedStorageSize),
-      "bsr_gemm: sm90_dense");
-  auto launched = params;
-  const cutlass::Status status =
-      Types::Device::run(launched, stream, nullptr, /*launch_with_pdl=*/true);
-  cuda_check(cudaGetLastError(), "bsr_gemm: sm90_dense");
-  require(status == cutlass::Status::kSuccess, ErrorKind::cuda,
-          "bsr_gemm: sm90_dense: ", cutlass::cutlassGetStatusString(status));
+  launch_gemm<Kernel>("bsr_gemm: sm90_dense", Kernel::to_underlying_arguments(args, nullptr),
+                      stream);
 }
 
 template <class Element, class StrideA, class StrideB>

@@ -26,6 +26,7 @@ __device__ __forceinline__ const void* first_of(const Operand& operand, std::int
 template <class Element, class C, Major kLeft, Major kRight>
 __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
     bsr_gemm_kernel(const __grid_constant__ Params p) {
+#ifdef __CUDA_ARCH__  // or the host's pass instantiates all of it for nothing
   extern __shared__ unsigned char memory[];
   auto& storage = *reinterpret_cast<Storage<C>*>(memory);
   Tile tile;
@@ -133,6 +134,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
     } while (C::kRuns && tile_cols_left > 0);
   } while (more);
   if constexpr (!C::kRuns) sums.store(p, storage.tile, tile.cols);
+#endif
 }
 
 }  // namespace sparsek::bsr::wmma

@@ -1,4 +1,4 @@
-#define CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED  // N of 80; a minute of parsing
+#include "attention/sm90/all_mma_shapes.h"
 #include "attention/sm90/launch.cuh"
 
 namespace sparsek::attn::sm90 {
