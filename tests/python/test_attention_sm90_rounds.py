@@ -52,6 +52,38 @@ def test_tiles_without_keys_between_others(head_dim, rng):
     assert (out[:, : q_len - kv_len] == 0).all()
 
 
+# K and V of a head: more than 32 MB, so that the CTAs of dense tiles keep in step.
+IN_STEP = [
+    (64, 64, 131200),
+    (96, 96, 87552),
+    (128, 128, 65637),
+    (192, 128, 52500),
+    (192, 192, 43712),
+    (256, 256, 32800),
+]
+
+
+@pytest.mark.parametrize(("head_dim", "value_dim", "kv_len"), IN_STEP)
+@pytest.mark.parametrize(("q_len", "heads"), [(7001, 6), (1000, 3), (4352, 16)])
+def test_dense_tiles_that_keep_in_step(q_len, heads, head_dim, value_dim, kv_len, rng):
+    """Fewer tiles than CTAs, and rounds of which the last one is not full."""
+    kv_heads = 2 if heads % 2 == 0 else 1
+    q = normal(rng, 1, q_len, heads, head_dim)
+    k, v = normal(rng, 1, kv_len, kv_heads, head_dim), normal(rng, 1, kv_len, kv_heads, value_dim)
+    out = attention(q, k, v, backend="sm90")
+    places = [(0, head, row) for head in range(heads) for row in (0, 63, 191, q_len // 2, q_len - 1)]
+    spot_check(q, k, v, out, places, lambda head, row: torch.arange(kv_len, device="cuda"))
+    assert torch.isfinite(out).all()
+    graph = torch.cuda.CUDAGraph()
+    again = torch.empty_like(out)
+    with torch.cuda.graph(graph):
+        attention(q, k, v, out=again, backend="sm90")
+    for _ in range(2):  # counts begin at zero each time
+        again.fill_(float("nan"))
+        graph.replay()
+        assert torch.equal(again, out)
+
+
 HOLD = """
 extern "C" __global__ void hold(long long clocks) {
   extern __shared__ char memory[];
@@ -62,15 +94,19 @@ extern "C" __global__ void hold(long long clocks) {
 """
 
 
+@pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize(("head_dim", "length"), [(64, 139264), (128, 69632)])  # K and V of a head: 34 MB
-def test_rounds_that_keep_together_beside_a_kernel_that_holds_sms(head_dim, length, rng):
+def test_tiles_that_keep_together_beside_a_kernel_that_holds_sms(head_dim, length, listed, rng):
     """Some CTAs begin when the others have waited for them in vain."""
     cupy = pytest.importorskip("cupy")
     heads, block, most = 2, 128, 16
-    indices = np.sort(lists(rng, np.empty((1, heads, length // block)), length // block, most), axis=-1)
-    shape = {"q_len": length, "kv_len": length, "q_block": block, "kv_block": block}
-    mask = BlockMask.from_indices(torch.from_numpy(indices).cuda(), None, **shape)
-    q, k, v = (normal(rng, 1, length, heads, head_dim) for _ in range(3))
+    mask = None
+    if listed:
+        indices = np.sort(lists(rng, np.empty((1, heads, length // block)), length // block, most), axis=-1)
+        shape = {"q_len": length, "kv_len": length, "q_block": block, "kv_block": block}
+        mask = BlockMask.from_indices(torch.from_numpy(indices).cuda(), None, **shape)
+    k, v = (normal(rng, 1, length, heads, head_dim) for _ in range(2))
+    q = normal(rng, 1, length if listed else 16384, heads, head_dim)
     alone = attention(q, k, v, mask=mask, backend="sm90")
     hold = cupy.RawKernel(HOLD, "hold")
     hold.max_dynamic_shared_size_bytes = 128 * 1024

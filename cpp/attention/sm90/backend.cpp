@@ -53,7 +53,7 @@ Reason supports(const Problem& p) {
 
 /// Of the workspace: the progress and the order of the tiles.
 std::size_t bytes_of_schedule(const Problem& p, const Choice& choice) {
-  if (!choice.counted) return 0;
+  if (!choice.counted && !choice.in_step) return 0;
   const std::int64_t order = p.has_mask ? choice.num_tiles * 4 : 0;
   return kProgressBytes + static_cast<std::size_t>(ceil_div(order, std::int64_t{256})) * 256;
 }
@@ -124,6 +124,9 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
     params.shared =
         shared_parts(p, choice.shares, params.rows, memory + bytes_of_schedule(p, choice));
   }
+  if (choice.in_step) {
+    params.schedule.stretches = &reinterpret_cast<Progress*>(memory)->stretches;
+  }
   if (choice.counted) {
     params.schedule.progress = reinterpret_cast<Progress*>(memory);
     if (p.has_mask) {
@@ -144,8 +147,8 @@ void run(const Problem& asked, const AttentionArgs& asked_args) {
   const int first = choice.num_ctas * choice.kernel->teams;
   if (choice.counted && p.has_mask) {
     order_tiles(params, choice.kernel->tile_q, first, stream);
-  } else if (choice.counted) {
-    start_tiles(params.schedule, first, stream);
+  } else if (choice.counted || choice.in_step) {
+    start_tiles(static_cast<Progress*>(args.workspace), first, stream);
   }
   choice.kernel->launch(p.dtype, params, choice.num_ctas, stream);
   if (choice.shares.tiles > 0) {

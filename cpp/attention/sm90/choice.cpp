@@ -85,6 +85,14 @@ bool gains_together(const Problem& p, std::int64_t num_q_tiles, std::int64_t slo
   return bytes_of_kv_head(p) > kBytesInL2 && tiles * p.listed_keys >= kLeastReads * p.kv_len;
 }
 
+/// Whether all q tiles visit all keys of a head, more than L2 keeps, and several at a time do.
+bool gains_in_step(const Problem& p, const Choice& choice) {
+  const Kernel& kernel = *choice.kernel;
+  return !p.has_mask && !kernel.packs && !kernel.joins && is_unbounded(p.band, p.q_len) &&
+         bytes_of_kv_head(p) >= kBytesInL2 &&
+         choice.num_q_tiles * (p.num_q_heads / p.num_kv_heads) > 1;
+}
+
 // With fewer keys the sum of the parts costs more than what is not read and multiplied.
 constexpr std::int64_t kLeastKeysOfPackedHeads = 1024;
 constexpr std::int64_t kMostPackedQueries = 32;  // more leave less than half of 64 rows empty
@@ -150,6 +158,7 @@ Choice choose(const Problem& p) {
   choice.keys_read_once = p.has_mask && choice.num_q_tiles == 1 && p.num_q_heads == p.num_kv_heads;
   choice.alternate = p.has_mask && bytes_of_kv_head(p) > kBytesInL2 / 2;
   choice.together = choice.alternate && gains_together(p, choice.num_q_tiles, slots);
+  choice.in_step = gains_in_step(p, choice);
   if (choice.alternate && p.lists_of_kv_heads && p.num_q_heads > p.num_kv_heads) {
     choice.section = static_cast<int>(p.num_q_heads / p.num_kv_heads);  // they read the same keys
   }
@@ -164,7 +173,7 @@ std::string to_string(const Choice& choice) {
       choice.counted && k.lists    ? "longest list first"
       : choice.section && !k.lists ? "longest first"
                                    : "in order",
-      k.joins ? " joined_teams=2" : "", " ctas=", choice.num_ctas,
+      choice.in_step ? " in step" : "", k.joins ? " joined_teams=2" : "", " ctas=", choice.num_ctas,
       choice.shares.tiles > 0
           ? cat(" shared_tiles=", choice.shares.tiles, " parts=", choice.shares.parts.value())
           : "");

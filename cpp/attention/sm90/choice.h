@@ -18,6 +18,7 @@ struct Choice {
   int section = 0;         // see Schedule
   bool alternate = false;  // see Schedule
   bool together = false;   // see Schedule
+  bool in_step = false;    // CTAs count the stretches of keys that they have come through
   Shares shares;
   bool keys_read_once = false;  // of a head one q tile reads keys
   bool counted = false;         // CTAs take the next tile when they are ready

@@ -57,6 +57,7 @@ struct Config {
   // The last warpgroup may see nothing of a q tile's first keys (window), and leaves them out where
   // it has no turns to keep, nor O's place among the stages.
   static constexpr bool kHides = Free && !Lists && TileKv <= TileQ - 64;
+  static constexpr bool kKeepsStep = !Lists && !Packs && !Joins;  // keep_together.cuh
   static constexpr int kGranules = TileKv / kGranule;
   static constexpr int kNotedGranules = Lists ? kGranules : 1;  // elsewhere the others follow
 

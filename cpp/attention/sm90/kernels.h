@@ -52,14 +52,16 @@ using PackedLists256 = Config<256, 256, 64, 64, 2, true, 1, true, 1, 2, true>;
 template <class C>
 void launch(DType dtype, const Params& params, int num_ctas, cudaStream_t stream);
 
-// What is enqueued before it where `schedule.progress` is set, which it waits for after its first
-// q tiles only: these are the `first` ones of the schedule, a tile for each team.
+// What is enqueued before it where the schedule has a progress. Where that hands out tiles
+// (`schedule.progress`) the kernel waits for it after its first q tiles only: these are the `first`
+// ones of the schedule, a tile for each team.
 
 /// Fills `schedule.order` from place `first` on with the other tiles, those with the longest lists
 /// first, unless all are about equal, and sets `schedule.progress`. `tile_q`: queries of a tile.
 void order_tiles(const Params& params, int tile_q, int first, cudaStream_t stream);
 
-/// Sets `schedule.progress` to place `first`, for tiles that are taken as they are numbered.
-void start_tiles(const Schedule& schedule, int first, cudaStream_t stream);
+/// Sets `progress` to place `first`, for tiles that are taken as they are numbered, and to none of
+/// the stretches.
+void start_tiles(Progress* progress, int first, cudaStream_t stream);
 
 }  // namespace sparsek::attn::sm90

@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   longest = counts.longest;
   const bool ordered = counts.shortest < longest - longest / 4;
   const bool together = schedule.together && counts.shortest >= longest - longest / 16;
-  if (thread == 0) *schedule.progress = {first, ordered, together, 0};
+  if (thread == 0) *schedule.progress = {first, ordered, together, 0, 0};
   if (!ordered) return;
 
   for (std::int32_t place = first + thread; place < num_tiles; place += kThreads) {
@@ -115,14 +115,13 @@ __global__ void __launch_bounds__(kThreads, 1)
 __global__ void start_kernel(Progress* progress, std::int32_t first) {
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
-  *progress = {first, 1, 0, 0};
+  *progress = {first, 1, 0, 0, 0};
 }
 
 }  // namespace
 
-void start_tiles(const Schedule& schedule, int first, cudaStream_t stream) {
-  launch_dependent("attention sm90: start", start_kernel, 1, 1, 0, stream, schedule.progress,
-                   first);
+void start_tiles(Progress* progress, int first, cudaStream_t stream) {
+  launch_dependent("attention sm90: start", start_kernel, 1, 1, 0, stream, progress, first);
 }
 
 void order_tiles(const Params& params, int tile_q, int first, cudaStream_t stream) {

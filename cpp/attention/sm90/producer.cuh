@@ -3,6 +3,7 @@
 #include <cute/arch/copy_sm90_tma.hpp>
 
 #include "attention/sm90/block_stream.cuh"
+#include "attention/sm90/keep_together.cuh"
 #include "attention/sm90/tile_finder.cuh"
 
 namespace sparsek::attn::sm90 {
@@ -27,7 +28,7 @@ class Producer {
       if constexpr (C::kScouts) take_next();
       if (!more_) break;
       const QTile tile = next_;
-      if constexpr (C::kLists) rounds_.wait(params_.schedule, tile.asked);
+      if constexpr (C::kLists) rounds_.wait(params_.schedule, tile);
       load(tile);
     }
     leave_stage();
@@ -141,6 +142,7 @@ class Producer {
         looked_up = true;
       }
       if (!last) stream.advance();
+      if constexpr (C::kKeepsStep) step_.step(params_.schedule, tile);
     }
     if (!empty) load_v(v_key, kv_head, tile.batch);
     owes_stage_ = C::kStagesOut;
@@ -285,6 +287,7 @@ class Producer {
   bool more_ = false;
   QTile next_;
   RoundKeeper rounds_;
+  StepKeeper step_;
   RingState<C::kStagesK> k_state_;
   RingState<C::kStages> v_state_;
   bool owes_stage_ = false;

@@ -9,10 +9,11 @@ namespace sparsek::attn::sm90 {
 
 /// Through tiles of unequal length, of which a CTA takes the next one when it is ready.
 struct Progress {
-  std::int32_t next;      // the place to visit
-  std::int32_t in_use;    // 0: the lists are about equal, and each CTA has its own tiles
-  std::int32_t together;  // 1: they are equal but for a sixteenth, and teams wait for each other
-  std::uint32_t asked;    // then: for how many tiles, the first of each team not counted
+  std::int32_t next;        // the place to visit
+  std::int32_t in_use;      // 0: the lists are about equal, and each CTA has its own tiles
+  std::int32_t together;    // 1: they are equal but for a sixteenth, and teams wait for each other
+  std::uint32_t asked;      // then: for how many tiles, the first of each team not counted
+  std::uint32_t stretches;  // see Schedule
 };
 
 /// In which order a launch visits its q tiles.
@@ -29,6 +30,9 @@ struct Schedule {
   bool together = false;
   // Where each team has its own tiles: the last of them, which teams share.
   Shares shares;
+  // Where all tiles are of the same keys, without lists: the stretches of them that teams have come
+  // through together. Null: each team goes at its own pace.
+  std::uint32_t* stretches = nullptr;
   // Set on the GPU by the kernel before.
   Progress* progress = nullptr;  // null: each CTA has its own tiles
   // num_tiles: behind a tile for each team the longest list first. Null: as they are numbered
@@ -39,9 +43,10 @@ struct QTile {
   std::int32_t q_tile = 0;
   std::int32_t head = 0;
   std::int32_t batch = 0;
-  bool backward = false;    // visit the list from its end
-  std::int32_t part = -1;   // of all parts (shares.h), if the tile is shared
-  std::uint32_t asked = 0;  // to be begun when teams have asked for so many; 0: at once
+  bool backward = false;      // visit the list from its end
+  std::int32_t part = -1;     // of all parts (shares.h), if the tile is shared
+  std::uint32_t asked = 0;    // to be begun when teams have asked for so many; 0: at once
+  std::int32_t of_round = 0;  // teams that have a tile of the same round, if they keep in step
 };
 
 /// The tile at a place of the schedule.

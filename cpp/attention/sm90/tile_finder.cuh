@@ -23,6 +23,7 @@ class TileFinder {
     tile.head = __shfl_sync(~0u, tile.head, 0);
     tile.batch = __shfl_sync(~0u, tile.batch, 0);
     if constexpr (C::kShares) tile.part = __shfl_sync(~0u, tile.part, 0);
+    if constexpr (C::kKeepsStep) tile.of_round = __shfl_sync(~0u, tile.of_round, 0);
     if constexpr (C::kLists) {
       tile.asked = __shfl_sync(~0u, tile.asked, 0);
       tile.backward = __shfl_sync(~0u, tile.backward, 0);
@@ -57,7 +58,7 @@ class TileFinder {
 
   const Params& params_;
   Storage<Element, C>& storage_;
-  TileScheduler<C::kTilesAtATime, C::kLists> scheduler_;
+  TileScheduler<C::kTilesAtATime, C::kLists, C::kKeepsStep> scheduler_;
 };
 
 /// A team's scout warp: finds q tiles while the producer warp goes on with the one before, one

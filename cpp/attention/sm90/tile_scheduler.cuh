@@ -7,9 +7,10 @@ namespace sparsek::attn::sm90 {
 
 /// Hands out q tiles to the teams of all CTAs: after a first one of its own for each team the next
 /// one to whoever asks, or each team its own ones. Lane 0 asks.
-///   kTeams          of a CTA, that are given tiles of their own
-///   kKeepsTogether  rounds of equal tiles may wait for each other
-template <int kTeams, bool kKeepsTogether>
+///   kTeams         of a CTA, that are given tiles of their own
+///   kKeepsRounds   of equal tiles, which may wait for each other
+///   kKeepsStep     the teams of a round may
+template <int kTeams, bool kKeepsRounds, bool kKeepsStep>
 class TileScheduler {
  public:
   __device__ __forceinline__ TileScheduler(const Schedule& schedule, std::int32_t team)
@@ -21,7 +22,7 @@ class TileScheduler {
     if (round_ == 1 && schedule_.progress != nullptr) {
       ptx::griddepcontrol_wait();  // for the kernel that sets it
       if (schedule_.progress->in_use != 0) mode_ = kCounted;
-      if (kKeepsTogether && schedule_.progress->together != 0) mode_ = kTogether;
+      if (kKeepsRounds && schedule_.progress->together != 0) mode_ = kTogether;
     }
     if (mode_ == kTogether) atomicAdd(&schedule_.progress->asked, 1u);
     std::int32_t place = mode_ == kCounted
@@ -46,8 +47,11 @@ class TileScheduler {
     tile = tile_at(schedule_, place);
     tile.backward = backward;
     tile.part = part;
-    if constexpr (kKeepsTogether) {
+    if constexpr (kKeepsRounds) {
       tile.asked = mode_ == kTogether ? static_cast<std::uint32_t>(num_teams() * (round_ - 1)) : 0;
+    }
+    if constexpr (kKeepsStep) {
+      tile.of_round = min(num_teams(), schedule_.num_tiles - num_teams() * (round_ - 1));
     }
     return true;
   }
@@ -65,37 +69,6 @@ class TileScheduler {
   std::int32_t mode_ = kOwn;
   static constexpr std::int32_t kOwn = 0, kCounted = 1, kTogether = 2;
   std::int32_t round_ = 0;
-};
-
-/// Keeps rounds together: before a tile the whole warp waits until all teams have asked for theirs
-/// of the same round, as they do when the tile before comes to its end. Teams that drift apart each
-/// read another part of the keys that L2 cannot hold all of. Who has waited for some 60 us does so
-/// no more: a CTA that does not come may have found no SM.
-class RoundKeeper {
- public:
-  /// In a loop of one lane ptxas lost sight of the warp's being together: each list took 1 %
-  /// longer.
-  __device__ __forceinline__ void wait(const Schedule& schedule, std::uint32_t asked) {
-    if (asked == 0) return;
-#pragma unroll 1
-    for (; looks_left_ > 0; --looks_left_) {
-      const bool waits = threadIdx.x % 32 == 0 && have_asked(*schedule.progress) - asked > kHalf;
-      if (!__any_sync(~0u, waits)) {
-        looks_left_ = kMostLooks;
-        return;
-      }
-      __nanosleep(200);
-    }
-  }
-
- private:
-  __device__ __forceinline__ static std::uint32_t have_asked(const Progress& progress) {
-    return ptx::load_relaxed(&progress.asked);
-  }
-
-  static constexpr std::uint32_t kHalf = 0x7fffffff;  // the count may wrap
-  static constexpr int kMostLooks = 64;
-  int looks_left_ = kMostLooks;
 };
 
 }  // namespace sparsek::attn::sm90

@@ -189,6 +189,23 @@ void test_choice() {
   far.has_mask = far.lists_of_kv_heads = false;
   CHECK(!sm90::choose(far).alternate);
 
+  Problem dense = problem(128, 128, 65536);  // K and V of a head: 32 MB
+  CHECK(sm90::choose(dense).in_step);
+  dense.kv_len = 65535;
+  CHECK(!sm90::choose(dense).in_step);
+  dense.kv_len = 65536;
+  dense.q_len = 192;  // a q tile for each head, which nobody shares the keys of
+  CHECK(!sm90::choose(dense).in_step);
+  dense.q_len = 65536;
+  dense.band = make_band(65536, 65536, true, std::nullopt, std::nullopt);
+  CHECK(!sm90::choose(dense).in_step);
+  dense.band = make_band(65536, 65536, false, 32768, 32768);
+  CHECK(!sm90::choose(dense).in_step);
+  dense.band = make_band(65536, 65536, false, 65536, std::nullopt);  // hides nothing
+  CHECK(sm90::choose(dense).in_step);
+  dense.head_dim = dense.value_dim = 64;
+  CHECK(!sm90::choose(dense).in_step);
+
   Problem causal = problem(128, 128, 4096);
   CHECK_EQ(sm90::choose(causal).section, 0);
   causal.band = make_band(4096, 4096, true, std::nullopt, std::nullopt);
