@@ -207,7 +207,7 @@ def _dense() -> list[Case]:
         cases.append(AttentionCase(name.removesuffix("/causal"), "long", 131072, 2048 // head_dim, head_dim))
     # CTAs that drift apart here read keys from memory that L2 no longer holds.
     for head_dim in (64, 128, 256):
-        cases.append(AttentionCase(f"attn/dense/d{head_dim}/s262144", "long", 262144, 2048 // head_dim, head_dim))
+        cases.append(AttentionCase(f"attn/dense/d{head_dim}/s262144", "long", 262144, 1024 // head_dim, head_dim))
     # Heads that are no power of two, whose unequal tiles are harder to deal evenly.
     for head_dim, length, heads in ((64, 1024, 40), (128, 1024, 33), (128, 4096, 20)):
         name = f"attn/dense/d{head_dim}/s{length}/h{heads}/causal"
