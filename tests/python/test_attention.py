@@ -90,8 +90,7 @@ def run_case(case: Case, backend: str, dtype: torch.dtype, rng) -> None:
     lowprec = reference.attention(q, k, v, allowed, case.scale, dtype)
     limit = 2e-3 if dtype == torch.float16 and case.scale is None else None
     reference.assert_close(as_given(result), expected.out, lowprec.out, what="out", limit=limit)
-    rounding = torch.finfo(dtype).eps / 8  # a quarter of a unit in the last place, just below a power of two
-    reference.assert_close(lse, expected.lse, lowprec.lse.float(), what="lse", rounding=rounding)
+    reference.assert_close(lse, expected.lse, lowprec.lse.float(), what="lse")
 
     # Same input, same bits; and the probabilities, by the way that writes them.
     once_more = attention(as_given(q), as_given(k), as_given(v), **arguments)
@@ -137,13 +136,6 @@ def random_cases(draw, head_dims):
 
 
 RANDOM = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def test_one_number_may_be_exact_in_the_input_type_by_chance():
-    expected = torch.tensor([4.75], dtype=torch.float64)
-    with pytest.raises(AssertionError, match=r"expected at most 1\.000e-05"):
-        reference.assert_close(expected + 2e-5, expected, expected)
-    reference.assert_close(expected + 2e-5, expected, expected, rounding=torch.finfo(torch.float16).eps / 8)
 
 
 @RANDOM
