@@ -26,6 +26,11 @@ class RingState {
     if constexpr (kPowerOfTwo) return step_ / kStages % 2;
     return step_ >= kStages;
   }
+  /// The stage of a ring twice as long.
+  __device__ int stage_of_two() const {
+    if constexpr (kPowerOfTwo) return static_cast<int>(step_ % (2 * kStages));
+    return static_cast<int>(step_);
+  }
   __device__ void advance() {
     ++step_;
     if (!kPowerOfTwo && step_ == 2 * kStages) step_ = 0;

@@ -53,7 +53,7 @@ Reason supports(const Problem& p) {
 
 /// Of the workspace: the progress and the order of the tiles.
 std::size_t bytes_of_schedule(const Problem& p, const Choice& choice) {
-  if (!choice.counted && !choice.in_step) return 0;
+  if (!choice.has_progress()) return 0;
   const std::int64_t order = p.has_mask ? choice.num_tiles * 4 : 0;
   return kProgressBytes + static_cast<std::size_t>(ceil_div(order, std::int64_t{256})) * 256;
 }
@@ -74,6 +74,11 @@ CUtensorMap map_of(const char* name, const TensorView& tensor, int box_columns, 
   };
   return make_tensor_map(name, tensor.dtype, tensor.data,
                          {axis(3, box_columns), axis(1, box_rows), axis(2, 1), axis(0, 1)});
+}
+
+/// A (B, S, H, D) tensor without TMA.
+Operand operand_of(const TensorView& tensor) {
+  return {tensor.data, tensor.stride[0], tensor.stride[2], tensor.stride[1]};
 }
 
 /// Q as the kernels for packed heads read it.
@@ -100,6 +105,9 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
     params.v = map_of("v", args.v, kernel.box_columns_v, params.pieces.keys);
   }
   params.keys_read_once = choice.keys_read_once;
+  params.q_rows = operand_of(args.q);
+  params.k_rows = operand_of(args.k);
+  params.head_dim = static_cast<std::int32_t>(p.head_dim);
   params.out = output_of(p, args);
   params.lse = lse_of(args);
   if (kernel.stores_by_tma && params.out.vectors) {
@@ -147,7 +155,7 @@ void run(const Problem& asked, const AttentionArgs& asked_args) {
   const int first = choice.num_ctas * choice.kernel->teams;
   if (choice.counted && p.has_mask) {
     order_tiles(params, choice.kernel->tile_q, first, stream);
-  } else if (choice.counted || choice.in_step) {
+  } else if (choice.has_progress()) {
     start_tiles(static_cast<Progress*>(args.workspace), first, stream);
   }
   choice.kernel->launch(p.dtype, params, choice.num_ctas, stream);

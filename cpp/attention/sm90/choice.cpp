@@ -87,8 +87,7 @@ bool gains_together(const Problem& p, std::int64_t num_q_tiles, std::int64_t slo
 
 /// Whether all q tiles visit all keys of a head, more than L2 keeps, and several at a time do.
 bool gains_in_step(const Problem& p, const Choice& choice) {
-  const Kernel& kernel = *choice.kernel;
-  return !p.has_mask && !kernel.packs && !kernel.joins && is_unbounded(p.band, p.q_len) &&
+  return choice.kernel->keeps_step && is_unbounded(p.band, p.q_len) &&
          bytes_of_kv_head(p) >= kBytesInL2 &&
          choice.num_q_tiles * (p.num_q_heads / p.num_kv_heads) > 1;
 }

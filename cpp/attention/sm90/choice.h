@@ -22,6 +22,9 @@ struct Choice {
   Shares shares;
   bool keys_read_once = false;  // of a head one q tile reads keys
   bool counted = false;         // CTAs take the next tile when they are ready
+
+  /// Whether there is something that CTAs count.
+  bool has_progress() const { return counted || in_step; }
 };
 
 /// Few queries of many heads: `p` with the query heads of each kv head packed, made in `memory`; or

@@ -22,8 +22,10 @@ constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a 
 ///                         its keys (shares.h), which with lists all kernels can
 ///   joins                 both teams work at one q tile, each at half of its keys, and join what
 ///                         they have (join.cuh)
-///   free                  consumer warpgroups take no turns at the tensor cores, and each has its
-///                         rows of Q to itself: none waits for another between two q tiles
+///   free                  each consumer warpgroup has its rows of Q to itself: none waits for
+///                         another between two q tiles. Without lists they take no turns at the
+///                         tensor cores either; with them, whether a score is too large is asked of
+///                         the weights (Consumer::take_weights), and turns are worth their cost
 template <int HeadDim, int ValueDim, int TileQ, int TileKv, int Stages, bool Lists,
           int CtasPerSm = 1, bool Overlap = CtasPerSm == 1, int Teams = 1, int StagesK = Stages,
           bool Packs = false, bool Joins = false, bool Free = false>
@@ -37,7 +39,9 @@ struct Config {
   static constexpr bool kLists = Lists;
   static constexpr int kCtasPerSm = CtasPerSm;
   static constexpr bool kOverlap = Overlap;
-  static constexpr bool kPingPong = Overlap && TileQ > 64 && !Free;  // turns at the tensor cores
+  static constexpr bool kAsksWeights = Free && Lists;
+  static constexpr bool kPingPong =  // turns at the tensor cores
+      Overlap && TileQ > 64 && (!Free || kAsksWeights);
 
   static constexpr bool kPacks = Packs;
   static constexpr bool kShares = Lists || Packs;

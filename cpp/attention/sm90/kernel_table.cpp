@@ -10,9 +10,10 @@ namespace {
 
 template <class C>
 constexpr Kernel row(double cost = 1) {
-  return {C::kHeadDim,      C::kValueDim,    C::kTileQ, C::kTileKv, C::kStages,     C::kCtasPerSm,
-          C::kTilesAtATime, C::kLists,       C::kPacks, C::kJoins,  C::kRowsOfPart, C::kSlabK,
-          C::kSlabV,        C::kStoresByTma, cost,      &launch<C>};
+  return {C::kHeadDim,   C::kValueDim,     C::kTileQ, C::kTileKv, C::kStages,
+          C::kCtasPerSm, C::kTilesAtATime, C::kLists, C::kPacks,  C::kJoins,
+          C::kKeepsStep, C::kRowsOfPart,   C::kSlabK, C::kSlabV,  C::kStoresByTma,
+          cost,          &launch<C>};
 }
 
 // clang-format off

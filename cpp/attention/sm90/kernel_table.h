@@ -21,6 +21,7 @@ struct Kernel {
   bool lists;
   bool packs;  // takes packed heads, and without lists too parts of a tile's keys
   bool joins;  // two teams for each tile
+  bool keeps_step;
   int box_rows_q;
   int box_columns_k;
   int box_columns_v;

@@ -5,6 +5,7 @@
 #include "attention/sm90/masking.cuh"
 #include "attention/sm90/params.h"
 #include "attention/sm90/row_softmax.cuh"
+#include "attention/sm90/scores_again.cuh"
 #include "attention/sm90/storage.cuh"
 #include "attention/sm90/tma_store.cuh"
 #include "primitives/reduce.cuh"
@@ -216,10 +217,39 @@ class Consumer {
       release(storage_.ring_k, k_state_);
       return softmax.next(tSrS);
     };
+    bool unseen = false;  // whether a row of the warp is; kAsksWeights alone wants to know
+    // The same, but asks the weights' sums: no instruction for each score. The scores are asked
+    // where rows may have seen nothing, whose weights say nothing.
+    const auto take_weights = [&](const Note& note) {
+      warpgroup_fence_operand(tSrS);
+      const std::int32_t* const piece_keys = storage_.piece_keys_of(k_state_);
+      if (flags & own) release(ring_q(), q_state_);
+      const bool masked = flags & mine(kMasked);
+      bool rescale = false;
+      if (masked || unseen) {
+        if (masked) erase(note, work, tSrS);
+        rescale = softmax.ask(tSrS);
+        unseen = softmax.any_unseen();
+      }
+      release(storage_.ring_k, k_state_);
+      float sums[2] = {0, 0};
+      softmax.template exponentials<true>(tSrS, sums);
+      if (RowSoftmax::exceed(sums)) {
+        if (RowSoftmax::can_move(sums)) {
+          rescale = softmax.move_to(tSrS, sums);
+        } else if (!masked) {  // else there are inputs that are no numbers
+          rescale =
+              ScoresAgain<Element, C>(params_, work, row()).take(piece_keys, softmax, tSrS, sums);
+        }
+      }
+      softmax.add(sums);
+      return rescale;
+    };
     multiply<true>(mma_qk, tSrQ, tSrK(k_state_.stage()), tSrS);
     leave_out_tile();
     warpgroup_wait<0>();
     take_scores(first_note);
+    if constexpr (C::kAsksWeights) unseen = softmax.any_unseen();
     to_weights(tSrS, tOrP);
 
     const auto finish_step = [&](bool rescale) {
@@ -241,7 +271,11 @@ class Consumer {
         multiply<false>(mma_pv, tOrP, tOrV(v_state_.stage()), tOrO);
         pass_turn();
         warpgroup_wait<1>();
-        rescale = take_scores(note);
+        if constexpr (C::kAsksWeights) {
+          rescale = take_weights(note);
+        } else {
+          rescale = take_scores(note);
+        }
         // A branch keeps ptxas from moving the wait for O to before the exponentials: within a
         // block it puts a wait first. It must be one that all warps of a warpgroup take alike, as
         // not all rescale: all have to execute the same waits.

@@ -15,6 +15,14 @@
 
 namespace sparsek::attn::sm90 {
 
+/// Q or K for a warp that reads them without TMA.
+struct Operand {
+  const void* data = nullptr;
+  std::int64_t batch_stride = 0;  // elements
+  std::int64_t head_stride = 0;
+  std::int64_t row_stride = 0;
+};
+
 struct Params {
   CUtensorMap q;  // (head_dim, Sq, Hq, B), if heads are packed (head_dim, heads, Sq, Hq / heads, B)
   CUtensorMap k;  // (head_dim, Sk, Hkv, B)
@@ -35,6 +43,9 @@ struct Params {
   SharedParts shared;           // of schedule.shares
   Rows rows;
   CUtensorMap o;  // (value_dim, Sq, Hq, B), 16 rows at a time, if out.vectors
+  Operand q_rows;
+  Operand k_rows;
+  std::int32_t head_dim = 0;
 };
 
 /// Rows and queries are the same where no heads are packed.

@@ -261,6 +261,9 @@ class Producer {
       }
       if (lane_ < C::kNotedGranules) note.granules[lane_] = granule;
     }
+    if (C::kAsksWeights && lane_ < params_.pieces.per_tile) {
+      storage_.piece_keys_of(k_state_)[lane_] = piece.key;
+    }
     if (lane_ == 0) note.flags = (last ? kLast : 0) | (masked ? kMasked : 0);
   }
 

@@ -94,9 +94,19 @@ struct OutBuffer {
 template <class Element>
 struct OutBuffer<Element, 0> {};
 
+/// The first key of each piece of the tiles in K's ring and of as many before them, for who wants
+/// it when K has been given back.
+template <int kTiles, int kPieces>
+struct PieceKeys {
+  std::int32_t piece_keys[kTiles][kPieces];
+};
+template <int kPieces>
+struct PieceKeys<0, kPieces> {};
+
 /// Of one team.
 template <class Element, class C>
-struct Storage : OutBuffer<Element, C::kBuffersOut ? C::kTileQ * C::kValueDim : 0> {
+struct Storage : OutBuffer<Element, C::kBuffersOut ? C::kTileQ * C::kValueDim : 0>,
+                 PieceKeys<C::kAsksWeights ? 2 * C::kStagesK : 0, C::kGranules> {
   static constexpr int kTileElementsK = C::kTileKv * C::kHeadDim;
   static constexpr int kTileElementsV = C::kTileKv * C::kValueDim;
 
@@ -114,6 +124,12 @@ struct Storage : OutBuffer<Element, C::kBuffersOut ? C::kTileQ * C::kValueDim : 
   ListHead next_list;
   NextTile next;
   Ring<1> ring_next;
+
+  /// Of the tile at a step of K's ring; for kAsksWeights.
+  __device__ __forceinline__ std::int32_t* piece_keys_of(const RingState<C::kStagesK>& state) {
+    if constexpr (C::kAsksWeights) return this->piece_keys[state.stage_of_two()];
+    return nullptr;
+  }
 
   __device__ __forceinline__ void init(int consumer_warps) {
     ring_k.init(C::kNotedGranules, consumer_warps);
