@@ -28,6 +28,10 @@ def steep(rng, dtype, growth, head_dim, batch=2):
     return (torch.from_numpy(x).to("cuda", dtype) for x in (q, k, v))
 
 
+def mask_of(seen, q_block, kv_block):
+    return BlockMask.from_dense(torch.from_numpy(seen).cuda(), q_block=q_block, kv_block=kv_block)
+
+
 def check(out, lse, q, k, v, allowed):
     expected = reference.attention(q, k, v, allowed, scale=LN2)
     # Not twice the error in the input type: its scores of hundreds are off by a power of two.
@@ -46,7 +50,7 @@ def test_scores_that_grow(growth, q_block, kv_block, head_dim, dtype, rng):
     q, k, v = steep(rng, dtype, growth, head_dim)
     blocks = rng.random((2, HEADS, -(-Q_LEN // q_block), -(-KV_LEN // kv_block))) < 0.7
     seen = blocks.repeat(q_block, axis=2)[:, :, :Q_LEN].repeat(kv_block, axis=3)[..., :KV_LEN]
-    mask = BlockMask.from_dense(seen, q_block=q_block, kv_block=kv_block).to("cuda")
+    mask = mask_of(seen, q_block, kv_block)
     out, lse = attention(q, k, v, mask=mask, scale=LN2, return_lse=True, backend="sm90")
     check(out, lse, q, k, v, torch.from_numpy(seen).cuda())
     again = attention(q, k, v, mask=mask, scale=LN2, backend="sm90")
@@ -63,7 +67,7 @@ def test_rows_that_see_nothing_at_first(growth, options, dtype, rng):
     first = rng.integers(0, KV_LEN, (2, HEADS, Q_LEN)) * (rng.random((2, HEADS, Q_LEN)) < 0.5)
     seen &= np.arange(KV_LEN) >= first[..., None]
     seen[:, :, 7] = False
-    mask = BlockMask.from_dense(seen, q_block=128, kv_block=64).to("cuda")
+    mask = mask_of(seen, 128, 64)
     out, lse = attention(q, k, v, mask=mask, scale=LN2, return_lse=True, backend="sm90", **options)
     allowed = reference.allowed_pairs(Q_LEN, KV_LEN, mask=seen, **options)
     check(out, lse, q, k, v, allowed.cuda())
@@ -76,7 +80,7 @@ def test_layout_and_bitmaps_beside_steep_scores(dtype, rng):
     noisy = rng.random((2, HEADS, 3, 8)) < 0.5
     seen = ~noisy.repeat(128, axis=2)[:, :, :Q_LEN].repeat(128, axis=3)[..., :KV_LEN]
     seen |= rng.random(seen.shape) < 0.5
-    mask = BlockMask.from_dense(seen, q_block=128, kv_block=128).to("cuda")
+    mask = mask_of(seen, 128, 128)
     out, lse = attention(q, k, v, mask=mask, scale=LN2, return_lse=True, backend="sm90")
     check(out, lse, q, k, v, torch.from_numpy(seen).cuda())
 
@@ -86,7 +90,7 @@ def test_a_query_that_is_no_number(dtype, rng):
     """Nobody else is told: not even the rows that its warp makes anew with it."""
     q, k, v = steep(rng, dtype, 300, 128)
     q[0, 5, 1] = float("nan")
-    mask = BlockMask.from_dense(np.ones((1, 1, Q_LEN, KV_LEN), dtype=bool), q_block=128, kv_block=128).to("cuda")
+    mask = mask_of(np.ones((1, 1, Q_LEN, KV_LEN), dtype=bool), 128, 128)
     out, lse = attention(q, k, v, mask=mask, scale=LN2, return_lse=True, backend="sm90")
     assert out[0, 5, 1].isnan().all()
     q[0, 5, 1] = 0
