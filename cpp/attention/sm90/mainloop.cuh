@@ -224,23 +224,21 @@ class Consumer {
       warpgroup_fence_operand(tSrS);
       const std::int32_t* const piece_keys = storage_.piece_keys_of(k_state_);
       if (flags & own) release(ring_q(), q_state_);
-      const bool masked = flags & mine(kMasked);
+      const bool asks_scores = (flags & mine(kMasked)) || unseen;
       bool rescale = false;
-      if (masked || unseen) {
-        if (masked) erase(note, work, tSrS);
+      if (asks_scores) {
+        if (flags & mine(kMasked)) erase(note, work, tSrS);
         rescale = softmax.ask(tSrS);
         unseen = softmax.any_unseen();
       }
       release(storage_.ring_k, k_state_);
       float sums[2] = {0, 0};
       softmax.template exponentials<true>(tSrS, sums);
-      if (RowSoftmax::exceed(sums)) {
-        if (RowSoftmax::can_move(sums)) {
-          rescale = softmax.move_to(tSrS, sums);
-        } else if (!masked) {  // else there are inputs that are no numbers
-          rescale =
-              ScoresAgain<Element, C>(params_, work, row()).take(piece_keys, softmax, tSrS, sums);
-        }
+      // Not twice in a tile: O is rescaled once.
+      if (RowSoftmax::exceed(sums) && !asks_scores) {
+        rescale = RowSoftmax::can_move(sums) ? softmax.move_to(tSrS, sums)
+                                             : ScoresAgain<Element, C>(params_, work, row())
+                                                   .take(piece_keys, softmax, tSrS, sums);
       }
       softmax.add(sums);
       return rescale;
