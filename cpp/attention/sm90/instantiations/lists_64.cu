@@ -2,4 +2,5 @@
 
 namespace sparsek::attn::sm90 {
 template void launch<Lists64>(DType, const Params&, int, cudaStream_t);
-}
+template void launch<Lists64Small>(DType, const Params&, int, cudaStream_t);
+}  // namespace sparsek::attn::sm90

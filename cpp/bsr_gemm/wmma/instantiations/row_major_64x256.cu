@@ -2,4 +2,5 @@
 
 namespace sparsek::bsr::wmma {
 template void launch<Tile64x256, Major::k, Major::free>(DType, const Params&, cudaStream_t);
-}
+template void launch<Tile64x256, Major::free, Major::k>(DType, const Params&, cudaStream_t);
+}  // namespace sparsek::bsr::wmma

@@ -1,6 +1,0 @@
-#include "attention/sm90/all_mma_shapes.h"
-#include "attention/sm90/launch.cuh"
-
-namespace sparsek::attn::sm90 {
-template void launch<Dense192x128>(DType, const Params&, int, cudaStream_t);
-}

@@ -1,5 +1,0 @@
-#include "attention/sm90/launch.cuh"
-
-namespace sparsek::attn::sm90 {
-template void launch<Lists192x128>(DType, const Params&, int, cudaStream_t);
-}

@@ -1,5 +1,0 @@
-#include "attention/wmma/launch.cuh"
-
-namespace sparsek::attn::wmma {
-template void launch<Narrow256>(DType, const Params&, cudaStream_t);
-}
