@@ -40,8 +40,8 @@ struct Config {
   static constexpr int kCtasPerSm = CtasPerSm;
   static constexpr bool kOverlap = Overlap;
   static constexpr bool kAsksWeights = Free && Lists;
-  static constexpr bool kPingPong =  // turns at the tensor cores
-      Overlap && TileQ > 64 && (!Free || kAsksWeights);
+  // Turns at the tensor cores.
+  static constexpr bool kPingPong = Overlap && TileQ > 64 && (Lists || !Free);
 
   static constexpr bool kPacks = Packs;
   static constexpr bool kShares = Lists || Packs;

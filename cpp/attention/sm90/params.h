@@ -42,8 +42,8 @@ struct Params {
   bool keys_read_once = false;  // with lists: by one q tile, so that L2 need not keep them
   SharedParts shared;           // of schedule.shares
   Rows rows;
-  CUtensorMap o;  // (value_dim, Sq, Hq, B), 16 rows at a time, if out.vectors
-  Operand q_rows;
+  CUtensorMap o;   // (value_dim, Sq, Hq, B), 16 rows at a time, if out.vectors
+  Operand q_rows;  // the same as q and k, without TMA
   Operand k_rows;
   std::int32_t head_dim = 0;
 };

@@ -47,11 +47,11 @@ class RowSoftmax {
     for (int r = 0; r < 2; ++r)
       offset[r] = max_[r] == -INFINITY ? 0.0f : max_[r] * params_.scale_log2;
     if constexpr (kByRows) {
-      subtract(scores, 0, offset[0]);
+      to_exponents(scores, 0, offset[0]);
       const int nothing = params_.head_dim >> 31;  // but ptxas does not know
       const int last = __float_as_int(scores(cute::size(scores) - 3));
       offset[1] = __int_as_float(__float_as_int(offset[1]) | (last & nothing));
-      subtract(scores, 1, offset[1]);
+      to_exponents(scores, 1, offset[1]);
     }
     CUTE_UNROLL
     for (int i = 0; i < cute::size(scores); ++i) {
@@ -183,9 +183,9 @@ class RowSoftmax {
     return max(largest[0], largest[1]) > __float_as_int(max_[r] + params_.rescale_margin);
   }
 
-  /// Makes a row's scores powers of two.
+  /// Turns a row's scores into the powers of two that its weights are.
   template <class Scores>
-  __device__ __forceinline__ void subtract(Scores& scores, int r, float offset) const {
+  __device__ __forceinline__ void to_exponents(Scores& scores, int r, float offset) const {
     CUTE_UNROLL
     for (int j = 2 * r; j < cute::size(scores); j += 4) {
       scores(j) = fmaf(scores(j), params_.scale_log2, -offset);
