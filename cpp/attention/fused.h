@@ -1,8 +1,12 @@
 #pragma once
 
+#include <cstdlib>
+
+#include "attention/input.h"
 #include "attention/output.h"
 #include "attention/problem.h"
 #include "core/backend_table.h"
+#include "core/checks.h"
 
 // What the fused kernels of sm90 and wmma have in common on the host.
 
@@ -20,7 +24,6 @@ inline Reason why_not_fused(const Problem& p) {
   if (p.value_dim > kMaxFusedHeadDim) {
     return cat("value_dim is ", p.value_dim, ", expected at most ", kMaxFusedHeadDim);
   }
-  if (p.wants_weights) return "the weights are wanted, which a fused kernel never has whole";
   return std::nullopt;
 }
 
@@ -44,6 +47,20 @@ inline BlockMaskView mask_of(const Problem& p, const AttentionArgs& args) {
   BlockMaskView mask = *args.mask;
   mask.q_block = p.q_block;
   return mask;
+}
+
+/// A (B, S, H, D) tensor without TMA.
+inline Input input_of(const char* name, const TensorView& tensor, int alignment) {
+  // The stride of an axis with one element is never used, and may be anything.
+  const std::int64_t row_stride = tensor.shape[1] > 1 ? tensor.stride[1] : 0;
+  require(std::abs(row_stride) < std::int64_t{1} << 30, ErrorKind::unsupported, "attention: ", name,
+          " has rows that are ", row_stride, " elements apart, expected less than 2^30");
+  return {tensor.data,
+          tensor.stride[0],
+          tensor.stride[2],
+          static_cast<std::int32_t>(2 * row_stride),
+          static_cast<std::int32_t>(tensor.shape[3]),
+          alignment >= 16};
 }
 
 inline Output output_of(const Problem& p, const AttentionArgs& args) {

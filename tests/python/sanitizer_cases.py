@@ -37,15 +37,19 @@ def half(rng: np.random.Generator, *shape: int) -> torch.Tensor:
     return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)).half()
 
 
-def attention_reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+def attention_reference(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, allowed: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """out and weights."""
     group = q.shape[2] // k.shape[2]
     k, v = (x.double().repeat_interleave(group, 2) for x in (k, v))
     scores = torch.einsum("bqhd,bkhd->bhqk", q.double(), k) / q.shape[-1] ** 0.5
     weights = torch.softmax(scores.masked_fill(~allowed, -torch.inf), -1).nan_to_num(0)
-    return torch.einsum("bhqk,bkhd->bqhd", weights, v)
+    return torch.einsum("bhqk,bkhd->bqhd", weights, v), weights
 
 
-def attention_case(rng: np.random.Generator, backend: str, head_dim: int, kind: str) -> None:
+def attention_case(rng: np.random.Generator, backend: str, head_dim: int, kind: str, weighed: bool = False) -> None:
+    """weighed: with return_weights, and with scores so large that some weights are made anew."""
     q_len, kv_len, heads, kv_heads = SHAPES.get(kind, SMALL)
     q = half(rng, 1, q_len, heads, head_dim)
     k, v = (half(rng, 1, kv_len, kv_heads, head_dim) for _ in range(2))
@@ -71,9 +75,22 @@ def attention_case(rng: np.random.Generator, backend: str, head_dim: int, kind: 
             listed = blocks.repeat_interleave(block, 0)[:q_len].repeat_interleave(kv_block, 1)[:, :kv_len]
         options["mask"] = BlockMask.from_dense(listed[None, None].cuda(), q_block=block, kv_block=kv_block)
         allowed &= listed
-    out = attention(q.cuda(), k.cuda(), v.cuda(), backend=backend, **options)
-    error = (out.cpu().double() - attention_reference(q, k, v, allowed)).abs().max().item()
-    assert error < 3e-3, f"attention {backend} head_dim={head_dim} {kind}: {error}"
+    if weighed:
+        q[:, : q_len // 2] *= 100
+        k *= 100
+    what = f"attention {backend} head_dim={head_dim} {kind}"
+    expected, expected_weights = attention_reference(q, k, v, allowed)
+    if not weighed:
+        out = attention(q.cuda(), k.cuda(), v.cuda(), backend=backend, **options)
+        error = (out.cpu().double() - expected).abs().max().item()
+        assert error < 3e-3, f"{what}: {error}"
+        return
+    _, weights = attention(q.cuda(), k.cuda(), v.cuda(), backend=backend, return_weights=True, **options)
+    weights = weights.cpu().double()
+    seen = allowed.any(-1)
+    assert (weights.sum(-1)[..., seen] - 1).abs().max().item() < 2e-3, f"{what}: weights do not add up"
+    error = (weights - expected_weights)[..., q_len // 2 :, :].abs().max().item()
+    assert error < 3e-2, f"{what}: weights {error}"
 
 
 def sparse(rng: np.random.Generator, rows: int, cols: int, block: tuple[int, int]) -> tuple[BSRMatrix, torch.Tensor]:
@@ -157,6 +174,10 @@ def main(operations: list[str]) -> None:
                     count += 1
         attention_case(rng, "sm90", 128, GROWING)
         count += 1
+        for head_dim in (64, 128, 256):
+            for kind in MASKS:
+                attention_case(rng, "sm90", head_dim, kind, weighed=True)
+                count += 1
     if "bsr_gemm" in operations:
         for block in (16, 128):
             long_rows_case(rng, block)

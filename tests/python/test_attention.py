@@ -36,8 +36,6 @@ def reasons_to_decline(backend: str, case: Case, mask: BlockMask | None) -> list
     if backend == "sm90_unfused" and odd_rows:
         return [r"(head_dim|value_dim) is \d+"]
     reasons = []
-    if backend == "wmma" and mask is not None and mask.kv_block % 16:
-        reasons.append(r"mask blocks are \d+ x \d+")
     if backend == "sm90":
         if odd_rows:
             reasons.append(r"has rows at multiples of \d+ bytes, expected 16")
@@ -46,10 +44,6 @@ def reasons_to_decline(backend: str, case: Case, mask: BlockMask | None) -> list
         if mask is not None and (mask.q_block % 64 or mask.kv_block % 16):
             reasons.append(r"mask blocks are \d+ x \d+")
     return reasons
-
-
-def has_weights(backend: str) -> bool:
-    return backend not in ("sm90", "wmma")
 
 
 def run_case(case: Case, backend: str, dtype: torch.dtype, rng) -> None:
@@ -95,8 +89,6 @@ def run_case(case: Case, backend: str, dtype: torch.dtype, rng) -> None:
     # Same input, same bits; and the probabilities, by the way that writes them.
     once_more = attention(as_given(q), as_given(k), as_given(v), **arguments)
     assert torch.equal(once_more, result)
-    if not has_weights(backend):
-        return
     again, weights = attention(as_given(q), as_given(k), as_given(v), return_weights=True, **arguments)
     reference.assert_close(as_given(again), expected.out, lowprec.out, what="out beside weights", limit=limit)
     reference.assert_close(weights, expected.weights, lowprec.weights, what="weights")
@@ -187,9 +179,8 @@ def test_empty(backend, causal):
     out, lse = attention(zeros(2, 5, 4, 64), no_keys, no_keys, causal=causal, return_lse=True, backend=backend)
     assert torch.equal(out, zeros(2, 5, 4, 64))
     assert torch.isneginf(lse).all()
-    if has_weights(backend):
-        _, weights = attention(zeros(2, 5, 4, 64), no_keys, no_keys, return_weights=True, backend=backend)
-        assert weights.shape == (2, 4, 5, 0)
+    _, weights = attention(zeros(2, 5, 4, 64), no_keys, no_keys, return_weights=True, backend=backend)
+    assert weights.shape == (2, 4, 5, 0)
 
 
 @pytest.mark.parametrize("backend", ["cpu", *ON_GPU])
@@ -226,8 +217,6 @@ def test_large_scores_do_not_overflow(backend, rng):
     q, k, v = inputs(case, torch.float16, device, rng)
     out = attention(q * 200, k * 200, v, scale=1.0, backend=backend)
     assert torch.isfinite(out).all()
-    if not has_weights(backend):
-        return
     _, weights = attention(q * 200, k * 200, v, scale=1.0, return_weights=True, backend=backend)
     assert torch.allclose(weights.float().sum(-1), torch.ones(1, 1, 64, device=device), atol=1e-2)
 

@@ -5,6 +5,7 @@
 #include "attention/fused.h"
 #include "attention/pack_gqa.h"
 #include "attention/sm90/choice.h"
+#include "attention/weights/weights.h"
 #include "core/integers.h"
 #include "core/tensor_cores.h"
 #include "primitives/tensor_map.h"
@@ -58,13 +59,17 @@ std::size_t bytes_of_schedule(const Problem& p, const Choice& choice) {
   return kProgressBytes + static_cast<std::size_t>(ceil_div(order, std::int64_t{256})) * 256;
 }
 
-std::size_t workspace_bytes(const Problem& asked) {
+std::size_t bytes_of_fused(const Problem& asked) {
   std::optional<Problem> packed;
   const Problem& p = pack(asked, &packed);
   const Choice choice = choose(p);
   const std::size_t bytes = bytes_of_schedule(p, choice);
   if (choice.shares.tiles == 0) return bytes;
   return bytes + bytes_of_shared_parts(p, choice.shares, rows_of(*choice.kernel, p));
+}
+
+std::size_t workspace_bytes(const Problem& p) {
+  return workspace_bytes_with_weights(p, bytes_of_fused(p));
 }
 
 /// A (B, S, H, D) tensor for TMA.
@@ -144,7 +149,7 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   return params;
 }
 
-void run(const Problem& asked, const AttentionArgs& asked_args) {
+void run_fused(const Problem& asked, const AttentionArgs& asked_args) {
   std::optional<Problem> packed;
   const Problem& p = pack(asked, &packed);
   const AttentionArgs args = pack_gqa(asked, p, asked_args);
@@ -163,6 +168,10 @@ void run(const Problem& asked, const AttentionArgs& asked_args) {
     add_shared_parts(p, params.schedule, params.rows, params.shared, params.out, params.lse,
                      stream);
   }
+}
+
+void run(const Problem& p, const AttentionArgs& args) {
+  run_with_weights(p, args, p.wants_weights ? bytes_of_fused(p) : 0, run_fused);
 }
 
 }  // namespace

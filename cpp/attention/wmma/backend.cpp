@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "attention/backends.h"
 #include "attention/fused.h"
 #include "attention/pack_gqa.h"
+#include "attention/weights/weights.h"
 #include "attention/wmma/choice.h"
+#include "core/integers.h"
 #include "core/tensor_cores.h"
 
 namespace sparsek::attn::wmma {
@@ -16,9 +19,9 @@ Reason supports(const Problem& p) {
   if (Reason reason = why_not_tensor_cores(p.device, p.dtype)) return reason;
   if (Reason reason = why_not_fused(p)) return reason;
   if (Reason reason = why_not_length(p)) return reason;
-  if (p.has_mask && (p.kv_block % kGranule != 0 || p.q_block > kMaxFusedLength)) {
-    return cat("mask blocks are ", p.q_block, " x ", p.kv_block, ", expected a kv_block that is a ",
-               "multiple of ", kGranule, " and a q_block of at most ", kMaxFusedLength);
+  if (p.has_mask && std::max(p.q_block, p.kv_block) > kMaxFusedLength) {
+    return cat("mask blocks are ", p.q_block, " x ", p.kv_block, ", expected at most ",
+               kMaxFusedLength, " each way");
   }
   std::optional<Problem> packed;
   const Choice choice = choose(pack_gqa(p, &packed));
@@ -34,22 +37,7 @@ Reason supports(const Problem& p) {
   return std::nullopt;
 }
 
-std::size_t workspace_bytes(const Problem&) { return 0; }
-
-/// A (B, S, H, D) tensor.
-Input input_of(const char* name, const TensorView& tensor, int alignment) {
-  // The stride of an axis with one element is never used, and may be anything.
-  const std::int64_t row_stride = tensor.shape[1] > 1 ? tensor.stride[1] : 0;
-  require(std::abs(row_stride) < std::int64_t{1} << 30, ErrorKind::unsupported,
-          "attention: wmma: ", name, " has rows that are ", row_stride,
-          " elements apart, expected less than 2^30");
-  return {tensor.data,
-          tensor.stride[0],
-          tensor.stride[2],
-          static_cast<std::int32_t>(2 * row_stride),
-          static_cast<std::int32_t>(tensor.shape[3]),
-          alignment >= 16};
-}
+std::size_t workspace_bytes(const Problem& p) { return workspace_bytes_with_weights(p, 0); }
 
 Params make_params(const Problem& p, const AttentionArgs& args, const Choice& choice) {
   const Kernel& kernel = *choice.kernel;
@@ -62,9 +50,12 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   params.band = p.band;
   params.mask = mask_of(p, args);
   params.q_block = kernel.tile_q;
+  params.kv_block = std::numeric_limits<std::int32_t>::max();
   if (p.has_mask) {
     params.q_block = static_cast<std::int32_t>(p.q_block);
-    params.granules_in_block = static_cast<std::int32_t>(p.kv_block / kGranule);
+    params.kv_block = static_cast<std::int32_t>(p.kv_block);
+    params.granules_in_block =
+        static_cast<std::int32_t>(ceil_div(p.kv_block, std::int64_t{kGranule}));
   }
   params.lists = p.has_mask;
   params.q_len = static_cast<std::int32_t>(p.q_len);
@@ -75,12 +66,14 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   params.all_heads = static_cast<std::int32_t>(p.num_q_heads * p.batch);
   params.section = choice.section;
   params.negate_q = p.scale < 0;
-  params.scale_log2 = std::abs(p.scale) * 1.4426950408889634f;
+  // Not 0, which would make no number of the -inf of a key that is not seen.
+  params.scale_log2 =
+      std::max(std::abs(p.scale) * 1.4426950408889634f, std::numeric_limits<float>::min());
   params.rescale_margin = std::min(kRescaleThreshold / params.scale_log2, 1e30f);
   return params;
 }
 
-void run(const Problem& asked, const AttentionArgs& asked_args) {
+void run_fused(const Problem& asked, const AttentionArgs& asked_args) {
   std::optional<Problem> packed;
   const Problem& p = pack_gqa(asked, &packed);
   const AttentionArgs args = pack_gqa(asked, p, asked_args);
@@ -89,6 +82,8 @@ void run(const Problem& asked, const AttentionArgs& asked_args) {
   choice.kernel->launch(p.dtype, make_params(p, args, choice),
                         static_cast<cudaStream_t>(args.stream));
 }
+
+void run(const Problem& p, const AttentionArgs& args) { run_with_weights(p, args, 0, run_fused); }
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 
 namespace sparsek::attn::wmma {
 
-constexpr int kGranule = 16;  // keys: the smallest kv_block, and the unit of a tile's notes
+constexpr int kGranule = 16;  // keys: the unit of a tile's notes
 
 /// Everything that is fixed when a kernel is compiled.
 ///   head_dim     of the tiles, for K and V alike; smaller ones are filled with zeros
@@ -39,6 +39,8 @@ struct Config {
   static constexpr int kTilesBytes = kQBytes + 2 * kStages * kTileBytes;
 
   static_assert(HeadDim % 64 == 0 && TileKv % Step == 0 && Step % kGranule == 0);
+  // Which granule of a tile a pass of its loads is in is known to the compiler.
+  static_assert(kGranule % (kThreads / kRowUnits) == 0);
   static_assert(kThreads % kRowUnits == 0 && TileKv % (kThreads / kRowUnits) == 0);
   static_assert(kTileQ % (kThreads / kRowUnits) == 0);
 };

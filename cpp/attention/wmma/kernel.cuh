@@ -1,6 +1,7 @@
 #pragma once
 
-#include "attention/wmma/loader.cuh"
+#include "attention/load_rows.cuh"
+#include "attention/wmma/storage.cuh"
 #include "attention/wmma/warp_tile.cuh"
 
 namespace sparsek::attn::wmma {

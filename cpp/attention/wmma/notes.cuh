@@ -9,7 +9,7 @@ namespace sparsek::attn::wmma {
 
 constexpr std::int32_t kAbsent = 0x7fffff00;  // no key
 
-/// 16 keys of a tile.
+/// 16 keys of a tile, of which those behind the end of their block count as absent.
 struct Granule {
   std::int32_t key;     // the first, or kAbsent
   std::int32_t bitmap;  // of its block; -1: full
@@ -26,7 +26,7 @@ struct QueuedBlock {
 struct TileNote {
   std::int32_t begin, end;  // its keys lie in this range
   bool exists;              // else the list has ended
-  bool plain;               // all keys are there, and no block has a bitmap
+  bool plain;               // all keys are there and in their blocks, and no block has a bitmap
 };
 
 /// The notes of the tiles at hand, and a list on its way from memory to them.
@@ -93,7 +93,7 @@ class NoteWriter {
     // Over the lanes of a tile; those past the batch's granules take part and are not written.
     std::int32_t begin = present ? granule.key : 0x7fffffff;
     std::int32_t end = present ? granule.key + kGranule : 0;
-    int plain = present && granule.bitmap < 0;
+    int plain = present && granule.bitmap < 0 && granule.column + kGranule <= params_.kv_block;
 #pragma unroll
     for (int step = 1; step < C::kGranules; step *= 2) {
       begin = min(begin, __shfl_xor_sync(~0u, begin, step));
@@ -127,9 +127,8 @@ class NoteWriter {
     const ListedBlock block = place < notes_.num_entries
                                   ? listed_block(params_.mask, notes_.first_entry + place)
                                   : ListedBlock{};
-    const auto size = static_cast<std::int32_t>(params_.mask.kv_block);
-    const auto key = static_cast<std::int32_t>(block.kv_block) * size;
-    const bool wanted = block.kv_block >= 0 && meets(visible, key, key + size);
+    const auto key = static_cast<std::int32_t>(block.kv_block) * params_.kv_block;
+    const bool wanted = block.kv_block >= 0 && meets(visible, key, key + params_.kv_block);
     const std::uint32_t votes = __ballot_sync(~0u, wanted);
     if (wanted) {
       const std::uint32_t before = __popc(votes & ((1u << lane()) - 1));

@@ -3,20 +3,11 @@
 #include <cstdint>
 
 #include "attention/band.h"
+#include "attention/input.h"
 #include "attention/output.h"
 #include "sparsek/block_mask.h"
 
 namespace sparsek::attn::wmma {
-
-/// q, k or v.
-struct Input {
-  const void* data = nullptr;
-  std::int64_t batch_stride = 0;  // elements
-  std::int64_t head_stride = 0;
-  std::int32_t row_bytes = 0;
-  std::int32_t dim = 0;
-  bool vectors = false;  // rows can be read 16 bytes at a time
-};
 
 struct Params {
   Input q;
@@ -26,7 +17,8 @@ struct Params {
   Lse lse;
   Band band;
   BlockMaskView mask;
-  std::int32_t granules_in_block = 1;
+  std::int32_t kv_block = 0;           // without lists: longer than all keys
+  std::int32_t granules_in_block = 1;  // the last one may be cut short
   std::int32_t q_len = 0;
   std::int32_t group = 1;  // query heads of a kv head
   // A q tile lies in one q block (or, without lists, is one).
@@ -38,7 +30,7 @@ struct Params {
   std::int32_t all_heads = 0;  // of all batches
   bool lists = false;
   bool negate_q = false;  // for a negative scale
-  float scale_log2 = 1;   // of the scores, for powers of two; not negative
+  float scale_log2 = 1;   // of the scores, for powers of two; positive
   // A row's maximum, and with it O, follows the scores only when one exceeds it by this.
   float rescale_margin = 0;
 };

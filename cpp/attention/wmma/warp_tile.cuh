@@ -1,6 +1,7 @@
 #pragma once
 
 #include "attention/store_row.cuh"
+#include "attention/warp_scores.cuh"
 #include "attention/wmma/row_softmax.cuh"
 #include "attention/wmma/storage.cuh"
 #include "primitives/barrier.cuh"
@@ -18,8 +19,7 @@ class WarpTile {
         work_(work),
         q_begin_(work.q_begin + first_row()),
         q_end_(min(q_begin_ + C::kWarpRows, work.q_end)),
-        q_address_(shared_address(q) +
-                   swizzled<C::kRowUnits>(first_row() + lane() % 16, lane() / 16)) {
+        q_address_(q_address_of<C::kRowUnits>(q, first_row(), lane())) {
 #pragma unroll
     for (int m = 0; m < C::kFragments; ++m) {
 #pragma unroll
@@ -95,38 +95,13 @@ class WarpTile {
     load_matrices(further<C::kRowUnits>(q_address_, 16 * m, 2 * k), a);
   }
 
-  __device__ __forceinline__ void multiply_q_k(std::uint32_t address, int column,
-                                               Scores& scores) const {
+  /// Of Q as a product wants it.
+  __device__ __forceinline__ void take_q(int m, int k, std::uint32_t (&a)[4]) const {
+    if constexpr (C::kQInRegs) {
 #pragma unroll
-    for (int m = 0; m < C::kFragments; ++m) {
-#pragma unroll
-      for (int j = 0; j < kTiles; ++j) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) scores[m][j][i] = 0;
-      }
-    }
-#pragma unroll
-    for (int k = 0; k < kDepth; ++k) {
-      std::uint32_t a[C::kFragments][4];
-#pragma unroll
-      for (int m = 0; m < C::kFragments; ++m) {
-        if constexpr (C::kQInRegs) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) a[m][i] = q_[m][k][i];
-        } else {
-          load_q(m, k, a[m]);
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < kTiles; j += 2) {
-        std::uint32_t b[4];
-        load_matrices(further<C::kRowUnits>(address, column + 8 * j, 2 * k), b);
-#pragma unroll
-        for (int m = 0; m < C::kFragments; ++m) {
-          mma<Element>(scores[m][j], a[m], b[0], b[1]);
-          mma<Element>(scores[m][j + 1], a[m], b[2], b[3]);
-        }
-      }
+      for (int i = 0; i < 4; ++i) a[i] = q_[m][k][i];
+    } else {
+      load_q(m, k, a);
     }
   }
 
@@ -143,14 +118,14 @@ class WarpTile {
   __device__ __forceinline__ void multiply(const unsigned char* k, const unsigned char* v,
                                            bool masked, const GranuleOf& granule_of) {
     const int lane = lane_in_tile();
-    const std::uint32_t k_address =
-        shared_address(k) + swizzled<C::kRowUnits>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const std::uint32_t k_address = k_address_of<C::kRowUnits>(k, lane);
     const std::uint32_t v_address =
         shared_address(v) + swizzled<C::kRowUnits>(lane % 16, lane / 16);
 #pragma unroll
     for (int column = 0; column < C::kTileKv; column += C::kStep) {
       Scores scores;
-      multiply_q_k(k_address, column, scores);
+      multiply_q_k<Element, C::kRowUnits>(
+          k_address, column, [&](int m, int d, std::uint32_t (&a)[4]) { take_q(m, d, a); }, scores);
       if (masked) {
 #pragma unroll
         for (int g = 0; g < C::kStep / kGranule; ++g) {
@@ -224,7 +199,7 @@ class WarpTile {
         const int row = 16 * m + lane() / 4 + 8 * r;
         const KeyRange seen = visible_keys(params_.band, q_begin() + row, q_begin() + row + 1);
         const int begin = seen.begin - granule.key - pair;
-        const int end = seen.end - granule.key - pair;
+        const int end = min(seen.end - granule.key, params_.kv_block - granule.column) - pair;
         std::uint32_t bits = ~0u;
         if (granule.bitmap >= 0) {
           // A row past the tile's end, which may be past the block's, is not stored.

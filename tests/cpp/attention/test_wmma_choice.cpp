@@ -72,6 +72,18 @@ void test_which_backend_serves_a_device() {
   CHECK_EQ(order, std::string("sm90 wmma sm90_unfused cpu "));
 }
 
+/// Blocks of any length, and the weights, on every device.
+void test_any_block_and_weights() {
+  for (const DeviceInfo& info : kDevices) {
+    for (const int block : {1, 24, 16, 1000}) {
+      Problem p = problem(info, 64, 1000);
+      p.has_mask = p.wants_weights = true;
+      p.q_block = p.kv_block = block;
+      CHECK(!row("wmma").supports(p).has_value(), info.name, block);
+    }
+  }
+}
+
 /// A q tile follows one list: it ends where its q block ends.
 void test_tiles_stay_in_their_q_block() {
   for (const int q_block : {1, 16, 48, 64, 100, 128, 192, 256, 1000}) {
@@ -115,11 +127,8 @@ void test_reasons() {
   p = problem(l4, 64, 100);
   p.has_mask = true;
   p.q_block = 64;
-  p.kv_block = 24;
-  expect(p, "mask blocks are 64 x 24, expected a kv_block that is a multiple of 16");
-  p = problem(l4, 64, 100);
-  p.wants_weights = true;
-  expect(p, "weights");
+  p.kv_block = std::int64_t{1} << 30;
+  expect(p, "mask blocks are 64 x 1073741824, expected at most 536870912 each way");
   p = problem(l4, 64, 100);
   p.dtype = DType::float32;
   expect(p, "dtype is float32, expected float16 or bfloat16");
@@ -139,6 +148,7 @@ void test_reasons() {
 int main() {
   test_every_device_has_a_kernel();
   test_which_backend_serves_a_device();
+  test_any_block_and_weights();
   test_tiles_stay_in_their_q_block();
   test_order();
   test_reasons();

@@ -2,11 +2,11 @@
 
 #include <cuda_runtime.h>
 
-#include "attention/wmma/storage.cuh"
+#include "attention/input.h"
 #include "primitives/barrier.cuh"
 #include "primitives/warp_mma.cuh"
 
-namespace sparsek::attn::wmma {
+namespace sparsek::attn {
 
 /// One 16-byte unit, element by element.
 __device__ __forceinline__ void copy_by_element(std::uint32_t to, const char* row, int count) {
@@ -26,12 +26,13 @@ __device__ __forceinline__ void copy_by_element(std::uint32_t to, const char* ro
 /// there. `rows`: of the batch and head; place_of(tile row) is a row's place there, and those of
 /// [0, end) are there; place_of_any is the same for rows that the compiler does not know. Each
 /// thread takes one 16-byte unit of every kPass-th row.
+///   C::kRowUnits  16-byte units of a row of the tile
 template <class C, int kTileRows, class PlaceOf, class PlaceOfAny>
 __device__ __forceinline__ void load_rows(const Input& input, const char* rows,
                                           const unsigned char* to, std::uint32_t end,
                                           const PlaceOf& place_of, const PlaceOfAny& place_of_any) {
   constexpr int kPass = C::kThreads / C::kRowUnits;
-  static_assert(kGranule % kPass == 0, "which granule a pass is in is known to the compiler");
+  static_assert(kTileRows % kPass == 0);
   const int unit = static_cast<int>(threadIdx.x) % C::kRowUnits;
   const int first_row = static_cast<int>(threadIdx.x) / C::kRowUnits;
   const std::uint32_t address = shared_address(to);
@@ -58,4 +59,4 @@ __device__ __forceinline__ void load_rows(const Input& input, const char* rows,
   }
 }
 
-}  // namespace sparsek::attn::wmma
+}  // namespace sparsek::attn

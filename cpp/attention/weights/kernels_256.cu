@@ -1,0 +1,5 @@
+#include "attention/weights/launch.cuh"
+
+namespace sparsek::attn::weights {
+template void launch<Config256>(DType, const Params&, unsigned, cudaStream_t);
+}  // namespace sparsek::attn::weights
