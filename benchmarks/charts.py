@@ -32,7 +32,6 @@ STYLE = {
 # One colour and marker for each implementation, in every chart: the Okabe-Ito palette, then Tol's muted one.
 # The blues are sparsek's. The marker tells apart what colour alone may not.
 LOOKS = {
-    "sparsek/sm90_unfused": ("#0072B2", "o"),
     "sparsek/sm90": ("#332288", "o"),
     "sparsek/wmma": ("#6699CC", "o"),
     "sparsek/simt": ("#56B4E9", "o"),

@@ -35,7 +35,6 @@ FAMILIES = {  # in the order of the report
 IMPLS = {
     "sparsek/sm90": "sparsek on Hopper: one fused attention kernel, or tensor-core products of the stored blocks",
     "sparsek/sm90_dense": "sparsek on Hopper: CUTLASS's dense product, of a dense copy where an operand is sparse",
-    "sparsek/sm90_unfused": "sparsek on Hopper: tensor-core products, the mask and softmax between them",
     "sparsek/wmma": "sparsek on any GPU from sm_80 on: warp-level tensor-core kernels that skip blocks",
     "sparsek/simt": "sparsek on the plain CUDA cores of any GPU, without tensor cores",
     "sparsek/cpu": "sparsek on the CPU",

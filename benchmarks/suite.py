@@ -98,14 +98,9 @@ class AttentionCase:
         dropped = ("name", "group", "op") + (() if self.kv_lists else ("kv_lists",))
         return {key: value for key, value in fields.items() if key not in dropped and value is not None}
 
-    def _dense_flops(self) -> float:
-        """FLOP of a kernel that computes masked pairs and erases them, but leaves out what causal and window hide."""
-        pairs = band_pairs(self.queries, self.length, self.window, 0 if self.causal and not self.documents else None)
-        return 4 * self.batch * self.heads * self.head_dim * pairs
-
     def estimate(self, backend: str) -> float:
         """Seconds that a backend of sparsek is expected to take; 0 where it is not known to be slow."""
-        return self._dense_flops() / 50e12 if backend == "sm90_unfused" else 0.0
+        return 0.0
 
 
 @dataclass(frozen=True)

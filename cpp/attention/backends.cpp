@@ -6,7 +6,6 @@ const std::vector<AttentionBackend>& backends() {
   static const std::vector<AttentionBackend> table = {
       sm90::backend(),
       wmma::backend(),
-      sm90_unfused::backend(),
       cpu::backend(),
   };
   return table;

@@ -15,9 +15,6 @@ AttentionBackend backend();
 namespace wmma {
 AttentionBackend backend();
 }
-namespace sm90_unfused {
-AttentionBackend backend();
-}
 namespace cpu {
 AttentionBackend backend();
 }

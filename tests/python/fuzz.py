@@ -87,7 +87,7 @@ def attention_problem(rng: np.random.Generator) -> None:
         mask=mask,
         layout=pick(rng, "bshd", "bhsd"),
     )
-    backend = pick(rng, *["sm90"] * 8, "wmma", "sm90_unfused") if GPU else "cpu"
+    backend = pick(rng, *["sm90"] * 8, "wmma") if GPU else "cpu"
     dtype = pick(rng, torch.float16, torch.bfloat16)
     print(backend, dtype, case.__dict__, (q_block, kv_block, lists) if mask else "", flush=True)
     run_case(case, backend, dtype, rng)

@@ -167,7 +167,7 @@ def main(operations: list[str]) -> None:
     rng = np.random.default_rng(0)
     count = 0
     if "attention" in operations:
-        for backend in ("sm90", "sm90_unfused", "wmma"):
+        for backend in ("sm90", "wmma"):
             for head_dim in (64, 128, 256):
                 for kind in (*MASKS, *SHAPES):
                     attention_case(rng, backend, head_dim, kind)

@@ -20,10 +20,8 @@ BACKENDS = [
     pytest.param("sm90", torch.bfloat16, id="sm90-bfloat16", marks=pytest.mark.gpu),
     pytest.param("wmma", torch.float16, id="wmma-float16", marks=pytest.mark.gpu),
     pytest.param("wmma", torch.bfloat16, id="wmma-bfloat16", marks=pytest.mark.gpu),
-    pytest.param("sm90_unfused", torch.float16, id="sm90_unfused-float16", marks=pytest.mark.gpu),
-    pytest.param("sm90_unfused", torch.bfloat16, id="sm90_unfused-bfloat16", marks=pytest.mark.gpu),
 ]
-ON_GPU = [pytest.param(name, marks=pytest.mark.gpu) for name in ("sm90", "wmma", "sm90_unfused")]
+ON_GPU = [pytest.param(name, marks=pytest.mark.gpu) for name in ("sm90", "wmma")]
 
 
 def device_of(backend: str) -> str:
@@ -33,8 +31,6 @@ def device_of(backend: str) -> str:
 def reasons_to_decline(backend: str, case: Case, mask: BlockMask | None) -> list[str]:
     """Patterns of what the backend says of a case that it does not take; none where it takes it."""
     odd_rows = case.head_dim % 8 != 0 or case.dv % 8 != 0
-    if backend == "sm90_unfused" and odd_rows:
-        return [r"(head_dim|value_dim) is \d+"]
     reasons = []
     if backend == "sm90":
         if odd_rows:
@@ -138,7 +134,7 @@ def test_random_case_on_cpu(case, dtype, rng):
 
 @pytest.mark.gpu
 @RANDOM
-@pytest.mark.parametrize("backend", ["sm90", "wmma", "sm90_unfused"])
+@pytest.mark.parametrize("backend", ["sm90", "wmma"])
 @given(
     case=random_cases(st.integers(1, 32).map(lambda n: 8 * n)),
     dtype=st.sampled_from([torch.float16, torch.bfloat16]),

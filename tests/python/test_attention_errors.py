@@ -55,7 +55,7 @@ def test_head_dim_too_large_lists_every_backends_reason():
         ({"backend": 3}, TypeError, r"backend: expected a name .* or None, got 3"),
         ({"window": (1.5, 0)}, TypeError, r"window: expected integers or None"),
         ({"scale": float("nan")}, ValueError, r"scale: expected a finite number, got nan"),
-        ({"backend": "fast"}, ValueError, r'backend: expected one of sm90, wmma, sm90_unfused, cpu, got "fast"'),
+        ({"backend": "fast"}, ValueError, r'backend: expected one of sm90, wmma, cpu, got "fast"'),
         ({"mask": np.ones((8, 10), bool)}, TypeError, r"mask: expected a sparsek.BlockMask.*ndarray"),
     ],
 )
@@ -160,8 +160,8 @@ def test_tangents_are_refused_not_lost():
 
 
 def test_gpu_backend_declines_cpu_arrays_with_a_reason():
-    with pytest.raises(NotImplementedError, match=r"sm90_unfused: "):
-        attention(*arrays(), backend="sm90_unfused")
+    with pytest.raises(NotImplementedError, match=r"wmma: "):
+        attention(*arrays(), backend="wmma")
 
 
 @pytest.mark.gpu
@@ -180,12 +180,12 @@ def test_gpu_backend_gives_its_reason():
         return torch.zeros(*shape, dtype=torch.float16, device="cuda")
 
     q = half(1, 8, 1, 64)
-    with pytest.raises(NotImplementedError, match=r"sm90_unfused: dtype is float32, expected float16 or bfloat16"):
+    with pytest.raises(NotImplementedError, match=r"wmma: dtype is float32, expected float16 or bfloat16"):
         attention(q.float(), q.float(), q.float())
-    with pytest.raises(NotImplementedError, match=r"sm90_unfused: head_dim is 12, expected a multiple of 8"):
-        attention(half(1, 8, 1, 12), half(1, 8, 1, 12), half(1, 8, 1, 64), backend="sm90_unfused")
+    with pytest.raises(NotImplementedError, match=r"wmma: head_dim is 264, expected at most 256"):
+        attention(half(1, 8, 1, 264), half(1, 8, 1, 264), half(1, 8, 1, 64), backend="wmma")
     odd = half(1, 8, 1, 68)[..., 4:]
-    with pytest.raises(NotImplementedError, match=r"sm90_unfused: k has rows at multiples of 8 bytes, expected 16"):
-        attention(q, odd, q, backend="sm90_unfused")
+    with pytest.raises(NotImplementedError, match=r"sm90: k has rows at multiples of 8 bytes, expected 16"):
+        attention(q, odd, q, backend="sm90")
     assert torch.isfinite(attention(q, odd, q)).all()  # wmma takes it
     assert torch.isfinite(attention(q, q, q)).all()  # nothing was left broken

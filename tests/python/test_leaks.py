@@ -26,7 +26,7 @@ def test_errors_keep_no_reference_to_the_arguments():
         with pytest.raises(ValueError, match="multiple of k's 3"):
             attention(q, bad, bad, mask=mask)
         with pytest.raises(NotImplementedError):
-            attention(q, q, q, backend="sm90_unfused")
+            attention(q, q, q, backend="wmma")
         attention(q, q, q, mask=mask)
     gc.collect()
     assert [sys.getrefcount(x) for x in (q, bad)] == counts

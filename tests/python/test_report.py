@@ -43,13 +43,13 @@ def attention(kind, length, impl, tflops, *, head_dim=64, work=1.0, extra=None, 
 def everything():
     rows = []
     for length in (1024, 2048, 4096):
-        rows.append(attention("dense", length, "sparsek/sm90_unfused", 150, extra=3 << 20))
+        rows.append(attention("dense", length, "sparsek/sm90", 150, extra=3 << 20))
         rows.append(attention("dense", length, "torch/sdpa-cudnn", 300, extra=0))
         share = 512 / length
-        rows.append(attention("topk", length, "sparsek/sm90_unfused", 200, work=share, suffix="/b128/k4"))
+        rows.append(attention("topk", length, "sparsek/sm90", 200, work=share, suffix="/b128/k4"))
         rows.append(attention("topk", length, "torch/flex", 100, work=share, suffix="/b128/k4"))
     rows.append(row("attn/topk/d64/s524288/b128/k4", "torch/flex", None, status="OOM", length=524288))
-    rows.append(row("attn/topk/d64/s524288/b128/k4", "sparsek/sm90_unfused", 7.0, 77.7, length=524288))
+    rows.append(row("attn/topk/d64/s524288/b128/k4", "sparsek/sm90", 7.0, 77.7, length=524288))
     rows.append(row("ceiling/matmul/n8192", "cublas", 1.5, 733.0))
     rows.append(row("ceiling/copy", "torch/copy", 1.0, gbps=4111.0))
     for density in (0.5, 0.1):
@@ -154,7 +154,7 @@ SENTENCES = [
         "speed is 0.25 times the fastest peer's",
         "speed is 0.10 times the fastest peer's",
     ),
-    (slower("sparsek/sm90_unfused", 2, "attn/topk"), "The largest speed-up is 5.33", "The largest speed-up is 2.67"),
+    (slower("sparsek/sm90", 2, "attn/topk"), "The largest speed-up is 5.33", "The largest speed-up is 2.67"),
     (slower("torch/sdpa-cudnn", 2, "attn/dense"), "The largest speed-up is 5.33", "The largest speed-up is 10.7"),
     (changed("ceiling/matmul/n8192", tflops=800.0), "reached 733 TFLOPS", "reached 800 TFLOPS"),
     (changed("ceiling/matmul/n8192", tflops=800.0), "27.3 % of it", "25.0 % of it"),

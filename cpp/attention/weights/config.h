@@ -2,9 +2,11 @@
 
 namespace sparsek::attn::weights {
 
+constexpr int kTileKv = 64;  // of all kernels
+
 /// Everything that is fixed when a kernel is compiled.
-///   head_dim   of the tiles; smaller ones are filled with zeros
-///   fragments  16 queries each, of one warp
+///   head_dim     of the tiles; smaller ones are filled with zeros
+///   fragments    16 queries each, of one warp
 ///   ctas_per_sm  decides the registers of a thread
 template <int HeadDim, int Fragments, int CtasPerSm>
 struct Config {
@@ -15,7 +17,7 @@ struct Config {
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kWarpRows = 16 * Fragments;
   static constexpr int kTileQ = kWarpRows * kWarps;
-  static constexpr int kTileKv = 64;
+  static constexpr int kTileKv = weights::kTileKv;
   static constexpr int kRowUnits = HeadDim / 8;  // of 16 bytes
 
   static constexpr int kQBytes = kTileQ * HeadDim * 2;
@@ -25,8 +27,6 @@ struct Config {
 using Config64 = Config<64, 2, 3>;
 using Config128 = Config<128, 2, 2>;
 using Config256 = Config<256, 1, 2>;
-
-constexpr int kTileKv = 64;
 
 /// Keys whose blocks are looked up at once: with blocks of one key, as many entries.
 constexpr int kWindow = 512;

@@ -152,15 +152,15 @@ void test_selection() {
   CHECK_EQ(attention_backend(sound.args), "cpu");
   sound.args.backend = "gpu";
   CHECK_THROWS(ErrorKind::invalid_value, "cpu, got \"gpu\"", attention_backend(sound.args));
-  sound.args.backend = "sm90_unfused";
-  CHECK_THROWS(ErrorKind::unsupported, "\n  sm90_unfused: ", attention_backend(sound.args));
+  sound.args.backend = "wmma";
+  CHECK_THROWS(ErrorKind::unsupported, "\n  wmma: ", attention_backend(sound.args));
 
   // Every backend that declines says why.
   const auto select_on = [](int compute_capability) {
     return select_backend("attention", attn::backends(), on_device(compute_capability), "").name;
   };
   CHECK_THROWS(ErrorKind::unsupported, "attention: no backend takes batch=2", select_on(75));
-  CHECK_THROWS(ErrorKind::unsupported, "\n  sm90_unfused: ", select_on(75));
+  CHECK_THROWS(ErrorKind::unsupported, "\n  wmma: ", select_on(75));
   CHECK_THROWS(ErrorKind::unsupported, "\n  cpu: arrays are on cuda:0", select_on(75));
   for (const auto& backend : attn::backends()) {
     const Reason reason = backend.supports(on_device(75));

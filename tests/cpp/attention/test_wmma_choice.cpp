@@ -65,11 +65,10 @@ void test_which_backend_serves_a_device() {
     const Problem p = problem(info, 64, 1000);
     CHECK(!row("wmma").supports(p).has_value(), info.name);
     CHECK_EQ(row("sm90").supports(p).has_value(), info.compute_capability != 90, info.name);
-    CHECK_EQ(row("sm90_unfused").supports(p).has_value(), info.compute_capability != 90, info.name);
   }
   std::string order;
   for (const AttentionBackend& backend : backends()) order += std::string(backend.name) + " ";
-  CHECK_EQ(order, std::string("sm90 wmma sm90_unfused cpu "));
+  CHECK_EQ(order, std::string("sm90 wmma cpu "));
 }
 
 /// Blocks of any length, and the weights, on every device.

@@ -1,9 +1,0 @@
-// Built in place of the backend when the library is built without CUDA.
-#include "attention/backends.h"
-#include "core/absent_backend.h"
-
-namespace sparsek::attn::sm90_unfused {
-
-AttentionBackend backend() { return absent_backend<Problem, AttentionArgs>("sm90_unfused"); }
-
-}  // namespace sparsek::attn::sm90_unfused
