@@ -106,7 +106,7 @@ nb::object run(nb::object q_array, nb::object k_array, nb::object v_array, nb::o
     args.lse = lse.view("lse");
   }
   if (return_weights) {
-    // Rows of a multiple of 16 bytes, which the GPU's bulk copies ask for.
+    // Rows of a multiple of 16 bytes, which a GPU stores 16 bytes at a time.
     const std::int64_t padded = (kv_len + 7) / 8 * 8;
     weights = caller.make("weights", to_string(args.q.dtype), batch, num_heads, q_len, padded);
     args.weights = weights.view("weights");
