@@ -37,19 +37,15 @@ def make_attention(case: AttentionCase, generator: torch.Generator) -> Attention
         for _ in range(_num_sets(case))
     ]
     indices = random_blocks(case, generator) if case.blocks else None
-    return AttentionInputs(sets, indices, make_mask(case, indices, case.queries))
+    return AttentionInputs(sets, indices, make_mask(case, indices))
 
 
-def make_mask(case: AttentionCase, indices: torch.Tensor | None, queries: int) -> BlockMask | None:
-    """The mask of the last `queries` queries, a multiple of q_block and at most the last document's length."""
+def make_mask(case: AttentionCase, indices: torch.Tensor | None) -> BlockMask | None:
     if case.blocks:
-        last = indices[:, :, -(-queries // case.q_block) * -1 :].contiguous()
         sides = {"q_block": case.q_block, "kv_block": case.kv_block}
-        return BlockMask.from_indices(last, q_len=queries, kv_len=case.length, **sides, check=False)
+        return BlockMask.from_indices(indices, q_len=case.queries, kv_len=case.length, **sides, check=False)
     if case.documents:
-        lengths = case.document_lengths
-        asked = lengths if queries == case.queries else [0] * (len(lengths) - 1) + [queries]
-        mask = BlockMask.documents(asked, kv_lengths=lengths, causal=case.causal)
+        mask = BlockMask.documents(case.document_lengths, causal=case.causal)
         return mask.to(torch.empty(0, device=case.device))
     return None
 

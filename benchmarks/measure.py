@@ -8,15 +8,13 @@ from dataclasses import dataclass
 
 import inputs as make_inputs
 import torch
-from peer import Peer, attention_options, first_line, sparsek_call
+from peer import Peer, first_line, sparsek_call
 from results import record
 from suite import UNDER_LOAD, Case
 from timing import Ceilings, Timer
 
 import sparsek
 from sparsek import BSRMatrix
-
-CHECKED_QUERIES = 1024  # of cases that are too slow for sparsek to compute as a whole
 
 
 @dataclass
@@ -110,7 +108,7 @@ def run_case(
         return
     try:
         data = make_inputs.make(case)
-        expected = _expected(case, data, [peer for peer in takers if peer in own], limit)
+        expected = _expected(case, data)
     except Exception as error:
         _forget()
         status = f"OOM making inputs or sparsek's result: {first_line(error)}" if _is_oom(error) else first_line(error)
@@ -152,22 +150,15 @@ def _forget() -> None:
         torch.cuda.empty_cache()
 
 
-def _expected(case: Case, data, own: list[Peer], limit: float) -> torch.Tensor:
-    """sparsek's result on the first set of inputs; of the last queries only where the whole would take long."""
-    if case.op == "bsr_gemm":
-        return block_values(sparsek_call(case, data, None)(0), data)
-    estimates = [case.estimate(peer.name.removeprefix("sparsek/")) for peer in own[:1]]
-    if not estimates or estimates[0] <= limit:
-        return sparsek_call(case, data, None)(0)
-    q, k, v = data.sets[0]
-    queries = min([CHECKED_QUERIES, case.queries, *(case.document_lengths[-1:] if case.documents else [])])
-    mask = make_inputs.make_mask(case, data.indices, queries)
-    return sparsek.attention(q[:, -queries:], k, v, mask=mask, **attention_options(case))
+def _expected(case: Case, data) -> torch.Tensor:
+    """sparsek's result on the first set of inputs."""
+    out = sparsek_call(case, data, None)(0)
+    return block_values(out, data) if case.op == "bsr_gemm" else out
 
 
 def compare(case: Case, data, out, expected: torch.Tensor, tolerance: float) -> str | None:
     """What is wrong with a result, or None."""
-    actual = block_values(out, data) if case.op == "bsr_gemm" else out[:, -expected.shape[1] :]
+    actual = block_values(out, data) if case.op == "bsr_gemm" else out
     if actual.shape != expected.shape:
         return f"shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
     if not torch.isfinite(actual).all():

@@ -22,6 +22,13 @@ __device__ __forceinline__ void copy_by_element(std::uint32_t to, const char* ro
                : "memory");
 }
 
+/// Where the rows of a batch and head begin.
+__device__ __forceinline__ const char* rows_of(const Input& input, std::int32_t batch,
+                                               std::int32_t head) {
+  return static_cast<const char*>(input.data) +
+         2 * (batch * input.batch_stride + head * input.head_stride);
+}
+
 /// Brings kTileRows rows of q, k or v into shared memory, zeros where a row or a column is not
 /// there. `rows`: of the batch and head; place_of(tile row) is a row's place there, and those of
 /// [0, end) are there; place_of_any is the same for rows that the compiler does not know. Each

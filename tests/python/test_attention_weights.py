@@ -20,6 +20,19 @@ def on_gpu(rng, dtype, *shape):
     return torch.from_numpy(rng.standard_normal(shape, dtype="float32")).to("cuda", dtype)
 
 
+def random_lists(rng, shape, q_block, kv_block, partial, empty_head=None):
+    """A mask of 0.3 of the blocks, with `partial` of half of their bits, and what it lets see: (B, H, Sq, Sk)."""
+    batch, heads, q_len, kv_len = shape
+    blocks = rng.random((batch, heads, -(-q_len // q_block), -(-kv_len // kv_block))) < 0.3
+    if empty_head is not None:
+        blocks[:, empty_head] = False
+    seen = blocks.repeat(q_block, axis=2)[:, :, :q_len].repeat(kv_block, axis=3)[..., :kv_len]
+    if partial:
+        seen = seen & (rng.random(seen.shape) < 0.5)
+    seen = torch.from_numpy(seen).cuda()
+    return BlockMask.from_dense(seen, q_block=q_block, kv_block=kv_block), seen
+
+
 def check(q, k, v, allowed, scale=None, **options):
     out, lse, weights = attention(q, k, v, scale=scale, return_lse=True, return_weights=True, **options)
     assert weights.shape == (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
@@ -89,30 +102,21 @@ def test_keys_in_parts(head_dim, q_len, kv_len, dtype, rng):
 def test_lists(q_block, kv_block, partial, backend, rng):
     """More keys than are looked up at once, blocks shorter and longer than a tile of keys, and heads without any."""
     q_len, kv_len = 300, 2600
-    blocks = rng.random((2, 4, -(-q_len // q_block), -(-kv_len // kv_block))) < 0.3
-    blocks[:, 1] = False
-    seen = blocks.repeat(q_block, axis=2)[:, :, :q_len].repeat(kv_block, axis=3)[..., :kv_len]
-    if partial:
-        seen = seen & (rng.random(seen.shape) < 0.5)
-    mask = BlockMask.from_dense(torch.from_numpy(seen).cuda(), q_block=q_block, kv_block=kv_block)
+    mask, seen = random_lists(rng, (2, 4, q_len, kv_len), q_block, kv_block, partial, empty_head=1)
     q = on_gpu(rng, torch.float16, 2, q_len, 4, 64)
     k, v = (on_gpu(rng, torch.float16, 2, kv_len, 2, 64) for _ in range(2))
     causal = reference.allowed_pairs(q_len, kv_len, causal=True, device="cuda")
-    check(q, k, v, causal & torch.from_numpy(seen).cuda(), mask=mask, causal=True, backend=backend)
+    check(q, k, v, causal & seen, mask=mask, causal=True, backend=backend)
 
 
 @pytest.mark.parametrize("partial", [False, True], ids=["full", "partial"])
 @pytest.mark.parametrize(("q_block", "kv_block"), [(1, 1), (7, 3), (64, 24), (33, 15), (100, 17), (128, 1000)])
 def test_blocks_of_any_length(q_block, kv_block, partial, rng):
     q_len, kv_len = 140, 1300
-    blocks = rng.random((1, 2, -(-q_len // q_block), -(-kv_len // kv_block))) < 0.3
-    seen = blocks.repeat(q_block, axis=2)[:, :, :q_len].repeat(kv_block, axis=3)[..., :kv_len]
-    if partial:
-        seen = seen & (rng.random(seen.shape) < 0.5)
-    mask = BlockMask.from_dense(torch.from_numpy(seen).cuda(), q_block=q_block, kv_block=kv_block)
+    mask, seen = random_lists(rng, (1, 2, q_len, kv_len), q_block, kv_block, partial)
     q = on_gpu(rng, torch.float16, 1, q_len, 2, 64)
     k, v = (on_gpu(rng, torch.float16, 1, kv_len, 2, 64) for _ in range(2))
-    check(q, k, v, torch.from_numpy(seen).cuda(), mask=mask)
+    check(q, k, v, seen, mask=mask)
 
 
 @on_each_dtype

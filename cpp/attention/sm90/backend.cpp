@@ -6,8 +6,8 @@
 #include "attention/pack_gqa.h"
 #include "attention/sm90/choice.h"
 #include "attention/weights/weights.h"
-#include "core/integers.h"
 #include "core/tensor_cores.h"
+#include "core/workspace.h"
 #include "primitives/tensor_map.h"
 
 namespace sparsek::attn::sm90 {
@@ -56,7 +56,7 @@ Reason supports(const Problem& p) {
 std::size_t bytes_of_schedule(const Problem& p, const Choice& choice) {
   if (!choice.has_progress()) return 0;
   const std::int64_t order = p.has_mask ? choice.num_tiles * 4 : 0;
-  return kProgressBytes + static_cast<std::size_t>(ceil_div(order, std::int64_t{256})) * 256;
+  return kProgressBytes + aligned(static_cast<std::size_t>(order));
 }
 
 std::size_t bytes_of_fused(const Problem& asked) {

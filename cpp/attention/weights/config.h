@@ -32,8 +32,8 @@ using Config256 = Config<256, 1, 2>;
 constexpr int kWindow = 512;
 static_assert(kWindow % kTileKv == 0);
 
-/// How far from 1 the sum of a row's weights may be before they are made anew: half of what a
-/// float16 of 1 is rounded by.
+/// How far from 1 the sum of a row's weights may be before they are made anew: what a
+/// float16 next to 1 is rounded by at most.
 constexpr float kSumTolerance = 1.0f / 2048;
 
 }  // namespace sparsek::attn::weights

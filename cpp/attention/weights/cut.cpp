@@ -11,6 +11,7 @@ namespace {
 template <class C>
 void set_kernel(Cut* cut) {
   cut->head_dim = C::kHeadDim;
+  cut->launch = &launch<C>;
   cut->tile_q = C::kTileQ;
   cut->ctas_per_sm = C::kCtasPerSm;
 }

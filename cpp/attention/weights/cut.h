@@ -1,12 +1,14 @@
 #pragma once
 
 #include "attention/problem.h"
+#include "attention/weights/params.h"
 
 namespace sparsek::attn::weights {
 
 /// How the weights are cut into CTAs.
 struct Cut {
   int head_dim = 0;  // of the kernel
+  void (*launch)(DType, const Params&, unsigned, cudaStream_t) = nullptr;
   int tile_q = 0;
   int ctas_per_sm = 1;
   std::int64_t q_block = 0;         // that a q tile stays in

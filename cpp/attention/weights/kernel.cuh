@@ -12,8 +12,8 @@ class QTile {
   __device__ __forceinline__ QTile(const Params& params, const Work& work, Storage<C>& storage)
       : p_(params), work_(work), storage_(storage) {
     const auto at = [&](int pass, int row) { return work_.q_begin + pass + row; };
-    load_rows<C, C::kTileQ>(p_.q, rows_of(p_.q, work_.head), storage_.q, work_.q_end, at,
-                            [&](int row) { return at(0, row); });
+    load_rows<C, C::kTileQ>(p_.q, rows_of(p_.q, work_.batch, work_.head), storage_.q, work_.q_end,
+                            at, [&](int row) { return at(0, row); });
   }
 
   /// on_seen(KeyTile) for tiles of which some query may see some key, on_unseen(key) for others.
@@ -48,14 +48,10 @@ class QTile {
   }
 
  private:
-  __device__ __forceinline__ const char* rows_of(const Input& input, std::int64_t head) const {
-    return static_cast<const char*>(input.data) +
-           2 * (work_.batch * input.batch_stride + head * input.head_stride);
-  }
   __device__ __forceinline__ void load_k(std::int32_t key, int stage) {
     const auto at = [&](int pass, int row) { return key + pass + row; };
-    load_rows<C, C::kTileKv>(p_.k, rows_of(p_.k, work_.head / p_.group), storage_.k[stage],
-                             static_cast<std::uint32_t>(p_.band.kv_len), at,
+    load_rows<C, C::kTileKv>(p_.k, rows_of(p_.k, work_.batch, work_.head / p_.group),
+                             storage_.k[stage], static_cast<std::uint32_t>(p_.band.kv_len), at,
                              [&](int row) { return at(0, row); });
   }
 

@@ -5,10 +5,10 @@
 #include "attention/fused.h"
 #include "attention/weights/config.h"
 #include "attention/weights/cut.h"
-#include "attention/weights/params.h"
 #include "core/integers.h"
 #include "core/log.h"
 #include "core/message.h"
+#include "core/workspace.h"
 
 namespace sparsek::attn {
 namespace {
@@ -16,8 +16,6 @@ namespace {
 using weights::Cut;
 
 std::int64_t num_rows(const Problem& p) { return p.batch * p.num_q_heads * p.q_len; }
-
-std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 std::size_t bytes_of_floats(std::int64_t count) {
   return aligned(static_cast<std::size_t>(count) * sizeof(float));
@@ -66,11 +64,8 @@ void write_weights(const Problem& p, const AttentionArgs& args, void* sums) {
                  weights::kTileKv, " parts=", cut.num_parts,
                  " ctas=", cut.num_tiles * cut.num_parts));
   }
-  const auto launch = cut.head_dim == 64    ? weights::launch<weights::Config64>
-                      : cut.head_dim == 128 ? weights::launch<weights::Config128>
-                                            : weights::launch<weights::Config256>;
-  launch(p.dtype, make_params(p, args, cut, sums), static_cast<unsigned>(cut.num_tiles),
-         static_cast<cudaStream_t>(args.stream));
+  cut.launch(p.dtype, make_params(p, args, cut, sums), static_cast<unsigned>(cut.num_tiles),
+             static_cast<cudaStream_t>(args.stream));
 }
 
 }  // namespace

@@ -112,19 +112,15 @@ __global__ void __launch_bounds__(C::kThreads, C::kCtasPerSm)
   const Work work = work_of<C>(params, static_cast<std::int32_t>(blockIdx.x));
   if (work.q_begin >= work.q_end) return;
 
-  const auto rows_of = [&](const Input& input, std::int64_t head) {
-    return static_cast<const char*>(input.data) +
-           2 * (work.batch * input.batch_stride + head * input.head_stride);
-  };
   if (threadIdx.x == 0) {
-    storage.k_rows = rows_of(params.k, work.head / params.group);
-    storage.v_rows = rows_of(params.v, work.head / params.group);
+    storage.k_rows = rows_of(params.k, work.batch, work.head / params.group);
+    storage.v_rows = rows_of(params.v, work.batch, work.head / params.group);
     storage.work = work;
   }
   const auto query_of = [&](int pass, int row) { return work.q_begin + pass + row; };
   const auto query_of_any = [&](int row) { return work.q_begin + row; };
-  load_rows<C, C::kTileQ>(params.q, rows_of(params.q, work.head), storage.q, work.q_end, query_of,
-                          query_of_any);
+  load_rows<C, C::kTileQ>(params.q, rows_of(params.q, work.batch, work.head), storage.q, work.q_end,
+                          query_of, query_of_any);
   if (params.negate_q) negate(storage);
   __syncthreads();
   WarpTile<Element, C> rows(params, storage.work, storage.q);

@@ -9,6 +9,7 @@
 #include "bsr_gemm/sm90/tile_choice.h"
 #include "core/device.h"
 #include "core/integers.h"
+#include "core/workspace.h"
 
 namespace sparsek::bsr::sm90 {
 
@@ -26,8 +27,6 @@ struct Arrays {
   SimilarArrays similar;       // null where the groups are of neighbours
   ScheduleArrays schedule;
 };
-
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // The rows are those of a left operand, and the columns of a right one.
 

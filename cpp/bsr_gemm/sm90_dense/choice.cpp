@@ -4,6 +4,7 @@
 
 #include "core/integers.h"
 #include "core/message.h"
+#include "core/workspace.h"
 
 namespace sparsek::bsr::sm90_dense {
 namespace {
@@ -62,8 +63,7 @@ Reason why_not_faster(const Problem& p) {
 
 std::size_t copy_bytes(const BlockShape& block, std::int64_t rows, std::int64_t cols) {
   if (block.rows == 0) return 0;
-  const std::size_t bytes = 2 * static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
-  return (bytes + 255) / 256 * 256;
+  return aligned(2 * static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols));
 }
 
 }  // namespace sparsek::bsr::sm90_dense
