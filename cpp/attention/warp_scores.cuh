@@ -11,14 +11,7 @@ namespace sparsek::attn {
 template <class Element, int kRowUnits, int kFragments, int kTiles, class LoadQ>
 __device__ __forceinline__ void multiply_q_k(std::uint32_t address, int column, const LoadQ& load_q,
                                              float (&scores)[kFragments][kTiles][4]) {
-#pragma unroll
-  for (int m = 0; m < kFragments; ++m) {
-#pragma unroll
-    for (int j = 0; j < kTiles; ++j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) scores[m][j][i] = 0;
-    }
-  }
+  zero(scores);
 #pragma unroll
   for (int k = 0; k < kRowUnits / 2; ++k) {
     std::uint32_t a[kFragments][4];

@@ -24,4 +24,14 @@ __device__ __forceinline__ void transpose_quad(std::uint32_t (&word)[4]) {
   }
 }
 
+/// Of the lanes of a quad, in each of them.
+__device__ __forceinline__ float max_of_quad(float value) {
+  value = fmaxf(value, __shfl_xor_sync(~0u, value, 1));
+  return fmaxf(value, __shfl_xor_sync(~0u, value, 2));
+}
+__device__ __forceinline__ float sum_of_quad(float value) {
+  value += __shfl_xor_sync(~0u, value, 1);
+  return value + __shfl_xor_sync(~0u, value, 2);
+}
+
 }  // namespace sparsek

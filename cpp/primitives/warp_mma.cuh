@@ -56,6 +56,19 @@ __device__ __forceinline__ std::uint32_t pack(float x, float y) {
   return word;
 }
 
+/// Sums of several fragments.
+template <int kRows, int kCols>
+__device__ __forceinline__ void zero(float (&c)[kRows][kCols][4]) {
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+    for (int j = 0; j < kCols; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) c[i][j][e] = 0;
+    }
+  }
+}
+
 /// c += a b
 template <class Element>
 __device__ __forceinline__ void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,

@@ -141,11 +141,7 @@ def test_graph_replay_with_other_lists(backend, rng):
     def run():
         return attention(q, k, v, mask=mask, return_weights=True, backend=backend)
 
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        run()
-    torch.cuda.current_stream().wait_stream(stream)
+    run()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         out, weights = run()

@@ -5,13 +5,12 @@
 #include <cstring>
 #include <limits>
 
+#include "attention/base2.h"
 #include "core/cpu_gemm.h"
 
 namespace sparsek::attn::cpu {
 namespace {
 
-constexpr float kLog2E = 1.4426950408889634f;
-constexpr float kLn2 = 0.6931471805599453f;
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 /// Rows [begin, begin + count) of one head of q, k, v or out.
@@ -65,7 +64,7 @@ void QTileWorker::run(std::int64_t batch, std::int64_t head, const QTile& q_tile
 void QTileWorker::load_queries() {
   const MatrixRef q = head_rows(args_.q, batch_, head_, q_tile_.begin, q_tile_.size());
   load_matrix(q.transposed(), queries_.data(), ld_);
-  const float factor = problem_.scale * kLog2E;
+  const float factor = problem_.scale * kLog2e;
   for (std::int64_t d = 0; d < problem_.head_dim; ++d) {
     float* const row = queries_.data() + d * ld_;
     for (std::int64_t col = 0; col < q_tile_.size(); ++col) row[col] *= factor;

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "attention/backends.h"
+#include "attention/base2.h"
 #include "attention/fused.h"
 #include "attention/pack_gqa.h"
 #include "attention/sm90/choice.h"
@@ -123,7 +124,7 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   if (p.has_mask) params.lists = make_list_grid(params.mask, kernel.tile_q, p.num_q_heads);
   params.q_len = static_cast<std::int32_t>(p.q_len);
   params.group = static_cast<std::int32_t>(p.num_q_heads / p.num_kv_heads);
-  params.scale_log2 = p.scale * 1.4426950408889634f;
+  params.scale_log2 = p.scale * kLog2e;
   params.rescale_margin = std::min(kRescaleThreshold / params.scale_log2, 1e30f);
   params.schedule = {static_cast<std::int32_t>(choice.num_tiles),
                      choice.num_q_tiles,

@@ -2,8 +2,10 @@
 
 #include <cute/tensor.hpp>
 
+#include "attention/base2.h"
 #include "attention/sm90/params.h"
 #include "primitives/ptx.cuh"
+#include "primitives/quad.cuh"
 
 namespace sparsek::attn::sm90 {
 
@@ -103,8 +105,7 @@ class RowSoftmax {
     for (int j = 4; j < cute::size(scores); j += 4) {
       max = fmaxf(max, fmaxf(scores(j + 2 * r), scores(j + 2 * r + 1)));
     }
-    max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
-    return fmaxf(max, __shfl_xor_sync(~0u, max, 2));
+    return max_of_quad(max);
   }
   /// Moves the rows' maxima to at least these, when one grows enough, and the sums with them.
   __device__ __forceinline__ bool move_maxima(const float (&tile_max)[2]) {
@@ -133,10 +134,7 @@ class RowSoftmax {
   /// Adds up the quad's sums. After it, inverse_sum and lse are those of the whole row.
   __device__ __forceinline__ void finish() {
     CUTE_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      sum_[r] += __shfl_xor_sync(~0u, sum_[r], 1);
-      sum_[r] += __shfl_xor_sync(~0u, sum_[r], 2);
-    }
+    for (int r = 0; r < 2; ++r) sum_[r] = sum_of_quad(sum_[r]);
   }
   /// After it: what a row has seen.
   struct Seen {
@@ -163,7 +161,6 @@ class RowSoftmax {
     return max_[r] == -INFINITY ? 0.0f : ptx::reciprocal_approx(sum_[r]);
   }
   __device__ __forceinline__ float lse(int r) const {
-    constexpr float kLn2 = 0.6931471805599453f;
     return max_[r] == -INFINITY ? -INFINITY : max_[r] * params_.scale_log2 * kLn2 + logf(sum_[r]);
   }
 

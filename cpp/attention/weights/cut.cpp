@@ -28,11 +28,8 @@ Cut cut_of(const Problem& p) {
     set_kernel<Config256>(&cut);
   }
   if (p.q_len == 0) return cut;
-  // A tile never crosses the border of a q block, whose list it follows.
-  cut.q_block = p.has_mask ? std::min(p.q_block, p.q_len) : cut.tile_q;
-  cut.tiles_in_block = ceil_div(cut.q_block, cut.tile_q);
-  cut.num_q_tiles = ceil_div(p.q_len, cut.q_block) * cut.tiles_in_block;
-  cut.num_tiles = cut.num_q_tiles * p.num_q_heads * p.batch;
+  static_cast<QTiles&>(cut) =
+      cut_queries(p, p.has_mask ? std::min(p.q_block, p.q_len) : cut.tile_q, cut.tile_q);
   const std::int64_t kv_tiles = ceil_div(p.kv_len, kTileKv);
   if (cut.num_tiles == 0 || kv_tiles == 0) return cut;
   // CTAs for two rounds of the chip, which evens out what causal leaves of each.

@@ -1,21 +1,18 @@
 #pragma once
 
 #include "attention/problem.h"
+#include "attention/q_tiles.h"
 #include "attention/weights/params.h"
 
 namespace sparsek::attn::weights {
 
 /// How the weights are cut into CTAs.
-struct Cut {
+struct Cut : QTiles {
   int head_dim = 0;  // of the kernel
   void (*launch)(DType, const Params&, unsigned, cudaStream_t) = nullptr;
   int tile_q = 0;
   int ctas_per_sm = 1;
-  std::int64_t q_block = 0;         // that a q tile stays in
-  std::int64_t tiles_in_block = 1;  // q tiles that a q block is cut into
-  std::int64_t num_q_tiles = 0;     // of one head
-  std::int64_t num_tiles = 0;       // of all heads and batches
-  std::int64_t num_parts = 1;       // of the keys
+  std::int64_t num_parts = 1;  // of the keys
   std::int64_t keys_in_part = 0;
 };
 

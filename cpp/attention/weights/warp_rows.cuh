@@ -1,9 +1,11 @@
 #pragma once
 
+#include "attention/base2.h"
 #include "attention/store_row.cuh"
 #include "attention/warp_scores.cuh"
 #include "attention/weights/visible_blocks.cuh"
 #include "primitives/ptx.cuh"
+#include "primitives/quad.cuh"
 
 namespace sparsek::attn::weights {
 
@@ -24,7 +26,6 @@ class WarpRows {
       if (work_.q_begin + tile_row < work_.q_end) {
         lse = *row_of<float>(p_.lse, work_.batch, work_.head, work_.q_begin + tile_row);
       }
-      constexpr float kLog2e = 1.4426950408889634f;
       // A row that sees nothing has weights of 2^(score - inf).
       offset_[m][r] = lse == -INFINITY ? INFINITY : lse * kLog2e;
       factor_[m][r] = 1;
@@ -65,9 +66,7 @@ class WarpRows {
   /// From maxima and sums, those of the quad, to offsets and factors.
   __device__ __forceinline__ void finish_sums() {
     for_rows([&](int m, int r) {
-      float max = offset_[m][r];
-      max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
-      max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
+      const float max = max_of_quad(offset_[m][r]);
       const float shift = shift_of(max);
       const float sum = sum_of_quad(sum_[m][r] * ptx::exp2_approx(offset_[m][r] - shift));
       offset_[m][r] = shift;
@@ -129,10 +128,6 @@ class WarpRows {
   /// A row without keys must not compute inf - inf.
   __device__ __forceinline__ static float shift_of(float max) {
     return max == -INFINITY ? 0.0f : max;
-  }
-  __device__ __forceinline__ static float sum_of_quad(float sum) {
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    return sum + __shfl_xor_sync(~0u, sum, 2);
   }
 
   /// Scores in powers of two, -inf where the query may not see the key. Rounded, and not part of a

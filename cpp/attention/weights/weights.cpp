@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attention/base2.h"
 #include "attention/fused.h"
 #include "attention/weights/config.h"
 #include "attention/weights/cut.h"
@@ -52,7 +53,7 @@ weights::Params make_params(const Problem& p, const AttentionArgs& args, const C
   params.num_q_tiles = static_cast<std::int32_t>(cut.num_q_tiles);
   params.num_parts = static_cast<std::int32_t>(cut.num_parts);
   params.keys_in_part = static_cast<std::int32_t>(cut.keys_in_part);
-  params.scale_log2 = p.scale * 1.4426950408889634f;
+  params.scale_log2 = p.scale * kLog2e;
   return params;
 }
 

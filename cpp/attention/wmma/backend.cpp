@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "attention/backends.h"
+#include "attention/base2.h"
 #include "attention/fused.h"
 #include "attention/pack_gqa.h"
 #include "attention/weights/weights.h"
@@ -49,10 +50,9 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   params.lse = lse_of(args);
   params.band = p.band;
   params.mask = mask_of(p, args);
-  params.q_block = kernel.tile_q;
+  params.q_block = static_cast<std::int32_t>(choice.q_block);
   params.kv_block = std::numeric_limits<std::int32_t>::max();
   if (p.has_mask) {
-    params.q_block = static_cast<std::int32_t>(p.q_block);
     params.kv_block = static_cast<std::int32_t>(p.kv_block);
     params.granules_in_block =
         static_cast<std::int32_t>(ceil_div(p.kv_block, std::int64_t{kGranule}));
@@ -67,8 +67,7 @@ Params make_params(const Problem& p, const AttentionArgs& args, const Choice& ch
   params.section = choice.section;
   params.negate_q = p.scale < 0;
   // Not 0, which would make no number of the -inf of a key that is not seen.
-  params.scale_log2 =
-      std::max(std::abs(p.scale) * 1.4426950408889634f, std::numeric_limits<float>::min());
+  params.scale_log2 = std::max(std::abs(p.scale) * kLog2e, std::numeric_limits<float>::min());
   params.rescale_margin = std::min(kRescaleThreshold / params.scale_log2, 1e30f);
   return params;
 }

@@ -46,11 +46,8 @@ Choice choose(const Problem& p) {
     if (best.kernel != nullptr && kernel.head_dim != best.kernel->head_dim) continue;
     Choice choice;
     choice.kernel = &kernel;
-    // A tile never crosses the border of a q block, whose list it follows.
-    const std::int64_t block = p.has_mask ? p.q_block : kernel.tile_q;
-    choice.tiles_in_block = ceil_div(block, kernel.tile_q);
-    choice.num_q_tiles = ceil_div(p.q_len, block) * choice.tiles_in_block;
-    choice.num_tiles = choice.num_q_tiles * p.num_q_heads * p.batch;
+    static_cast<QTiles&>(choice) =
+        cut_queries(p, p.has_mask ? p.q_block : kernel.tile_q, kernel.tile_q);
     if (!p.has_mask && p.q_len > 0 && is_unequal(p)) choice.section = kSectionHeads;
     if (best.kernel == nullptr || estimate(choice, p) < estimate(best, p)) best = choice;
   }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "attention/problem.h"
+#include "attention/q_tiles.h"
 #include "attention/wmma/kernels.h"
 
 namespace sparsek::attn::wmma {
@@ -20,11 +21,8 @@ struct Kernel {
 };
 
 /// The kernel that a problem gets, and in which order its q tiles are visited.
-struct Choice {
+struct Choice : QTiles {
   const Kernel* kernel = nullptr;
-  std::int64_t tiles_in_block = 1;  // q tiles that a q block is cut into
-  std::int64_t num_q_tiles = 0;     // of one head
-  std::int64_t num_tiles = 0;
   int section = 0;  // see Params
 };
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include "attention/base2.h"
 #include "attention/wmma/params.h"
 #include "primitives/ptx.cuh"
+#include "primitives/quad.cuh"
 
 namespace sparsek::attn::wmma {
 
@@ -24,10 +26,7 @@ class RowSoftmax {
                                               float (&output)[kOutTiles][4], float scale_log2) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float top = maximum(scores, r);
-      top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-      top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-      const float max = fmaxf(max_[r], top);
+      const float max = fmaxf(max_[r], max_of_quad(maximum(scores, r)));
       // A row that has seen nothing yet has no sum and no output to rescale.
       const float factor =
           max_[r] == -INFINITY ? 1.0f : ptx::exp2_approx((max_[r] - max) * scale_log2);
@@ -58,17 +57,13 @@ class RowSoftmax {
   /// Adds up the quad's sums. After it, inverse_sum and lse are those of the whole row.
   __device__ __forceinline__ void finish() {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      sum_[r] += __shfl_xor_sync(~0u, sum_[r], 1);
-      sum_[r] += __shfl_xor_sync(~0u, sum_[r], 2);
-    }
+    for (int r = 0; r < 2; ++r) sum_[r] = sum_of_quad(sum_[r]);
   }
   /// 0 for a row that saw no key.
   __device__ __forceinline__ float inverse_sum(int r) const {
     return max_[r] == -INFINITY ? 0.0f : 1.0f / sum_[r];
   }
   __device__ __forceinline__ float lse(int r, float scale_log2) const {
-    constexpr float kLn2 = 0.6931471805599453f;
     return max_[r] == -INFINITY ? -INFINITY : max_[r] * scale_log2 * kLn2 + logf(sum_[r]);
   }
 

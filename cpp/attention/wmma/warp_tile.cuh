@@ -20,14 +20,7 @@ class WarpTile {
         q_begin_(work.q_begin + first_row()),
         q_end_(min(q_begin_ + C::kWarpRows, work.q_end)),
         q_address_(q_address_of<C::kRowUnits>(q, first_row(), lane())) {
-#pragma unroll
-    for (int m = 0; m < C::kFragments; ++m) {
-#pragma unroll
-      for (int j = 0; j < C::kHeadDim / 8; ++j) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) output_[m][j][i] = 0;
-      }
-    }
+    zero(output_);
   }
 
   /// Once Q is there.

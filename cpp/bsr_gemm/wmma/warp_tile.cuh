@@ -18,16 +18,7 @@ class WarpTile {
     clear();
   }
 
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int i = 0; i < kRowTiles; ++i) {
-#pragma unroll
-      for (int j = 0; j < kColTiles; ++j) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) sums_[i][j][e] = 0;
-      }
-    }
-  }
+  __device__ __forceinline__ void clear() { zero(sums_); }
 
   /// Fetches the fragments of the k-th 16 of a stage into one of two sets of registers.
   __device__ __forceinline__ void fetch(std::uint32_t left, std::uint32_t right, int k, int set) {
