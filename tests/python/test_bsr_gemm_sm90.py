@@ -25,6 +25,25 @@ def test_blocks(product, block, dtype, transposed, order, rng):
     check(product, "sm90", dtype, rng, free=264, depth=200, **options)
 
 
+@pytest.mark.parametrize("out_dtype", [torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("free", [264, 2048])
+@pytest.mark.parametrize("rows", [32, 64, 128])
+def test_lines_of_two_rows(rows, free, out_dtype, rng):
+    """Rows of 32 elements are copied by two where they lie side by side, as these do not: the same bits."""
+    matrix, full = sparse(rng, 4096 // rows, 9, (rows, 32), 0.3, torch.float16, "cuda")
+    apart = torch.full((matrix.nnz, rows, 40), float("nan"), dtype=torch.float16, device="cuda")
+    apart[..., :32] = matrix.values
+    strided = matrix.with_values(apart[..., :32])
+    for x in (dense(rng, 288, free, torch.float16, "cuda"), dense(rng, 288, free, torch.float16, "cuda", "column")):
+        expected, lowprec = (reference.matmul(full, x, 1.0, None, 0.0, dtype=t) for t in (torch.float64, torch.float16))
+        results = [bsr_gemm(m, x, out_dtype=out_dtype, backend="sm90") for m in (matrix, strided)]
+        reference.assert_close(results[0], expected, lowprec)
+        assert torch.equal(*results)
+        across = [bsr_gemm(x.T, m.T, out_dtype=out_dtype, backend="sm90") for m in (matrix, strided)]
+        reference.assert_close(across[0], expected.T, lowprec.T)
+        assert torch.equal(*across)
+
+
 @pytest.mark.parametrize(("free", "order"), [(8, "row"), (1, "column"), (45, "column"), (1000, "row"), (512, "column")])
 @pytest.mark.parametrize("block", [(16, 16), (32, 64), (128, 128)], ids=lambda block: f"{block[0]}x{block[1]}")
 @pytest.mark.parametrize("product", ONE_SPARSE)

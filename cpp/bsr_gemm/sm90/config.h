@@ -76,6 +76,8 @@ struct Config {
   static constexpr int kBoundThreads = kBothSparse ? 320 : kThreads;
   // TMA takes as long for a line of 32 bytes as for one of 128: the smallest blocks go by cp.async.
   static constexpr bool kSparseByTma = kInner > 16 || !kOneSparse;
+  // Nor need a line of 128 bytes be one of a block's: it may be two (Params::folded).
+  static constexpr bool kMayFold = kOneSparse && kSparse == Major::k && kInner == 32;
   // And as long for a box of zeros as for a block: where some of a warp group's rows have none, the
   // producer's threads write zeros.
   static constexpr bool kZerosByThreads = kOneSparse && kCtasPerSm == 1 && kInner == 32;

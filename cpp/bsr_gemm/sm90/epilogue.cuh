@@ -37,6 +37,10 @@ __device__ T opaque(T value) {
   return value;
 }
 
+/// The row that a warp group's row holds where blocks are folded (Params::folded), which takes it
+/// back too.
+__device__ constexpr int in_folded_order(int row) { return row ^ (row >> 3 & 1); }
+
 /// Lines of `width` floats, units of 16 bytes permuted against bank conflicts.
 __device__ inline float* staged(unsigned char* staging, int width, int line, int element) {
   return reinterpret_cast<float*>(staging) + line * width +
@@ -44,9 +48,10 @@ __device__ inline float* staged(unsigned char* staging, int width, int line, int
 }
 
 /// 64 x kCols sums of a warp group, times alpha: put(row, col, values) gets four that lie beside
-/// each other, along the rows or the columns. kStagedCols at a time go through the staging memory.
+/// each other, along the rows or the columns. `folded`: rows are as in_folded_order has them.
+/// kStagedCols at a time go through the staging memory.
 template <int kCols, int kStagedCols, class Acc, class Put>
-__device__ void store_by_fours(unsigned char* staging, float alpha, bool rows_inner,
+__device__ void store_by_fours(unsigned char* staging, float alpha, bool rows_inner, bool folded,
                                std::int32_t num_cols, int barrier, const Acc& acc, const Put& put) {
   const int width = kStagedCols == 64 || rows_inner ? 64 : kStagedCols;
 #pragma unroll
@@ -59,7 +64,8 @@ __device__ void store_by_fours(unsigned char* staging, float alpha, bool rows_in
     for (int j = 0; j < kStagedCols / 8; ++j) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int row = warp * 16 + i / 2 * 8 + lane / 4, col = j * 8 + lane % 4 * 2 + i % 2;
+        const int own = warp * 16 + i / 2 * 8 + lane / 4;
+        const int row = folded ? in_folded_order(own) : own, col = j * 8 + lane % 4 * 2 + i % 2;
         *staged(staging, width, rows_inner ? col : row, rows_inner ? row : col) =
             factor * acc((round * (kStagedCols / 8) + j) * 4 + i);
       }
@@ -149,6 +155,11 @@ class Epilogue {
   }
 
  private:
+  static __device__ bool folded(const P& p) {
+    if constexpr (C::kOneSparse) return C::kMayFold && p.folded;
+    return false;
+  }
+
   static __device__ std::int32_t row_of(const P& p, std::int32_t row) {
     if constexpr (C::kOneSparse) {
       if (p.lists.rows == nullptr) return row;
@@ -181,6 +192,7 @@ class Epilogue {
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     // Matrix i of a store: rows (i % 2) * 8 ..., columns (i / 2) * 8 ...
     const int row = warp * 16 + lane / 8 % 2 * 8, col_in_store = lane / 16 * 8;
+    const int row_in_store = folded(p) && !kAcross ? in_folded_order(lane % 16) % 8 : lane % 8;
     // Across: a thread takes a unit of every 16th column. Else: of every second row of its warp.
     const int line0 = kAcross ? thread / 8 : warp * 16 + lane / 16;
     const int unit0 = kAcross ? thread % 8 : lane % 16;
@@ -205,7 +217,7 @@ class Epilogue {
           r[i] = pack(Element{}, alpha * acc(at), alpha * acc(at + 1));
         }
         const int col = j * 8 % 64 + col_in_store;
-        const int line = (kAcross ? col : row) + lane % 8, unit = (kAcross ? row : col) / 8;
+        const int line = (kAcross ? col : row) + row_in_store, unit = (kAcross ? row : col) / 8;
         ptx::store_matrices<kAcross>(
             shared_address(staging) + j * 8 / 64 * (kRows * 128) + unit_offset(line, unit), r);
       }
@@ -215,9 +227,10 @@ class Epilogue {
         for (int line = 0; line < kCols; line += 16) {
           const int l = line + line0;
           if (round * kCols + l >= num_cols) continue;
-          *reinterpret_cast<uint4*>(out + (round * kCols + line) * line_stride) =
-              *reinterpret_cast<const uint4*>(staging + l / 64 * (kRows * 128) +
-                                              unit_offset(l % 64, unit0));
+          auto rows = *reinterpret_cast<const uint4*>(staging + l / 64 * (kRows * 128) +
+                                                      unit_offset(l % 64, unit0));
+          if (folded(p) && unit0 % 2 == 1) swap_pairs(rows);
+          *reinterpret_cast<uint4*>(out + (round * kCols + line) * line_stride) = rows;
         }
       } else if (unit0 * 8 < kCols && round * kCols + unit0 * 8 < num_cols) {
 #pragma unroll 4
@@ -231,12 +244,19 @@ class Epilogue {
     }
   }
 
+  /// in_folded_order, of the second eight rows.
+  static __device__ void swap_pairs(uint4& rows) {
+    for (std::uint32_t* const word : {&rows.x, &rows.y, &rows.z, &rows.w}) {
+      *word = __byte_perm(*word, 0, 0x1032);
+    }
+  }
+
   /// Any result, in float32.
   template <class Acc>
   static __device__ void store(const P& p, unsigned char* staging, std::int32_t first_row,
                                std::int32_t first_col, int barrier, const Acc& acc) {
     store_by_fours<C::kTileCols, C::kStagedCols>(
-        staging, p.result.alpha, p.result.rows_inner, p.cols - first_col, barrier, acc,
+        staging, p.result.alpha, p.result.rows_inner, folded(p), p.cols - first_col, barrier, acc,
         [&](std::int32_t row, std::int32_t col, float (&values)[4]) {
           write_four(p, first_row + row, first_col + col, values);
         });

@@ -38,7 +38,10 @@ void set_copied(const Sides& s, const TensorView& values, const KernelKey& key, 
 void set_sparse(const Sides& s, const TensorView& values, const KernelKey& key, Params* params) {
   if (key.inner == 16) return set_copied(s, values, key, params);
   if (values.shape[0] == 0) return;
-  params->sparse_map = block_map(s.sparse_name, values, s.sparse_k_axis, key.sparse, key.inner);
+  params->folded = can_fold(values, s.sparse_k_axis, key.sparse, key.inner);
+  params->sparse_map =
+      params->folded ? folded_map(s.sparse_name, values, s.sparse_k_axis)
+                     : block_map(s.sparse_name, values, s.sparse_k_axis, key.sparse, key.inner);
 }
 
 /// Of the last tiles only the columns that there are: TMA takes longer for others (Producer).
@@ -112,7 +115,8 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
 
   if (log_enabled()) {
     log_once(cat("bsr_gemm sm90 tile=", kTileRows, "x", key.tile_cols, "x", kTileK,
-                 " inner=", key.inner, " sparse=", key.sparse == Major::k ? "k" : "rows",
+                 " inner=", key.inner, params.folded ? "x2" : "",
+                 " sparse=", key.sparse == Major::k ? "k" : "rows",
                  " dense=", key.dense == Major::k ? "k" : "cols", " tiles=", params.num_tiles,
                  " stages=", tile.stages, " split=", tile.split, " long_rows=",
                  !long_rows ? "none"

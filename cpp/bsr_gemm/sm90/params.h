@@ -63,6 +63,10 @@ struct Params {
   std::int32_t last_col = -1;  // none
   std::int32_t last_cols = 0;
   Lists lists;
+  // A line of sparse_map holds two rows of a block. TMA swizzles it over 128 bytes, which among
+  // rows of 64 bytes leaves the odd rows of each second eight where the even ones are looked for,
+  // and the other way round (in_folded_order).
+  bool folded;
   const void* sparse_values;          // for what does not go by TMA
   std::uint32_t sparse_block_stride;  // in units of 16 bytes
   std::int64_t sparse_line_stride;    // the same, of the axis that is not contiguous

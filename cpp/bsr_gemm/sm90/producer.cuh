@@ -238,7 +238,9 @@ class Producer {
 
   __device__ void load_sparse(const Step& step, int stage) {
     const Box box = sparse_;
-    const int row = box.row & block_row_mask(), k = (step.k + box.k) & block_k_mask();
+    int row = box.row & block_row_mask();
+    const int k = (step.k + box.k) & block_k_mask();
+    if (C::kMayFold && p_.folded) row /= 2;  // a line
     cute::SM90_TMA_LOAD_3D::copy(&p_.sparse_map, &smem_.full[stage], kBlocksHint,
                                  &smem_.sparse[stage][L::sparse_box(box.row, box.k)],
                                  C::kSparse == Major::k ? k : row, C::kSparse == Major::k ? row : k,

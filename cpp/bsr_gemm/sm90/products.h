@@ -57,6 +57,12 @@ inline void set_out(const Problem& p, const BsrGemmArgs& args, bool rows_first, 
   set_factors(p, args, (p.out_access.axis == 0) == rows_first, result);
 }
 
+/// Whether two rows of a block, of 32 contiguous k each, lie side by side in memory.
+inline bool can_fold(const TensorView& values, int k_axis, Major major, int inner) {
+  return major == Major::k && inner == 32 && values.shape[k_axis] == inner &&
+         values.stride[3 - k_axis] == inner;
+}
+
 /// Boxes of blocks of (nnz, bm, bk) values, of which axis `k_axis` is that of k. Where k is
 /// contiguous they have up to `most_rows` rows, else up to `most_k` of k.
 inline CUtensorMap block_map(const char* name, const TensorView& values, int k_axis, Major major,
@@ -74,6 +80,14 @@ inline CUtensorMap block_map(const char* name, const TensorView& values, int k_a
              : make_tensor_map(
                    name, values.dtype, values.data,
                    {{rows, 1, inner}, {k, values.stride[k_axis], box(k, most_k)}, blocks});
+}
+
+/// The same by lines of two rows, where can_fold says so.
+inline CUtensorMap folded_map(const char* name, const TensorView& values, int k_axis) {
+  const std::int64_t lines = values.shape[3 - k_axis] / 2;
+  const int box = static_cast<int>(std::min<std::int64_t>(lines, kGroupRows / 2));
+  return make_tensor_map(name, values.dtype, values.data,
+                         {{64, 1, 64}, {lines, 64, box}, {values.shape[0], values.stride[0], 1}});
 }
 
 }  // namespace sparsek::bsr::sm90

@@ -76,8 +76,8 @@ class SampledConsumer {
     const int log2_rows_in_group = max(0, 7 - log2_rows);
     const std::int32_t num_cols = tile.count << log2_cols;
     store_by_fours<kCols, 64>(
-        smem_.staging_of(group_), p_.result.alpha, p_.result.rows_inner, num_cols, 1 + group_, acc,
-        [&](std::int32_t row, std::int32_t col, float (&values)[4]) {
+        smem_.staging_of(group_), p_.result.alpha, p_.result.rows_inner, false, num_cols,
+        1 + group_, acc, [&](std::int32_t row, std::int32_t col, float (&values)[4]) {
           row += group_ * kGroupRows;
           if (p_.whole) return put_whole(tile, row, col, values);
           if (col >= num_cols) return;
