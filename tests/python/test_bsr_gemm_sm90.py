@@ -90,12 +90,7 @@ def test_unequal_rows_in_a_graph(block, rng):
     check_in_a_graph(zipf(rng, 40, 20, block, "cuda"), dense(rng, 20 * block, 520, torch.float16, "cuda"))
 
 
-@pytest.mark.parametrize(("block", "rows", "free"), [(16, 160, 3600), (64, 80, 1104), (128, 40, 1104), (128, 3, 18000)])
-def test_unequal_rows_of_many_tiles(block, rows, free, rng):
-    """More tiles than SMs, which are shared out by a schedule."""
-    matrix = zipf(rng, rows, 20, block, "cuda")
-    x = dense(rng, 20 * block, free, torch.float16, "cuda")
-    full = torch.as_tensor(matrix.to_dense())
+def check_all_is_written(matrix, full, x):
     lowprec = reference.matmul(full, x, 1.0, None, 0.0, dtype=torch.float16)
     expected = reference.matmul(full, x, 1.0, None, 0.0)
     out = torch.full_like(lowprec, float("nan"))
@@ -104,6 +99,25 @@ def test_unequal_rows_of_many_tiles(block, rows, free, rng):
     transposed = torch.full_like(lowprec.T.contiguous(), float("nan"))
     bsr_gemm(x.T.contiguous(), matrix.T, out=transposed, backend="sm90")
     reference.assert_close(transposed, expected.T, lowprec.T)
+
+
+@pytest.mark.parametrize(
+    ("block", "size", "free"),
+    [(16, (160, 20), 3600), (64, (80, 20), 1104), (128, (40, 20), 1104), (128, (3, 20), 18000), (64, (68, 64), 9000)],
+)
+def test_unequal_rows_of_many_tiles(block, size, free, rng):
+    """More tiles than SMs, which are shared out by a schedule."""
+    matrix = zipf(rng, *size, block, "cuda")
+    x = dense(rng, size[1] * block, free, torch.float16, "cuda")
+    check_all_is_written(matrix, torch.as_tensor(matrix.to_dense()), x)
+
+
+@pytest.mark.parametrize("free", [1560, 2048, 2304])
+@pytest.mark.parametrize(("block", "size"), [(64, (40, 20)), (16, (512, 320)), (128, (64, 64))], ids=str)
+def test_panels_abreast(block, size, free, rng):
+    """Two and four panels of 256 columns are walked abreast, with and without some left over, dealt and scheduled."""
+    matrix, full = sparse(rng, *size, (block, block), 0.3, torch.float16, "cuda")
+    check_all_is_written(matrix, full, dense(rng, size[1] * block, free, torch.float16, "cuda"))
 
 
 @pytest.mark.parametrize("options", [{}, {"free": 45}, {"beta": 0.5, "out_dtype": torch.float32}], ids=str)

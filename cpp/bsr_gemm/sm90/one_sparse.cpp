@@ -103,6 +103,9 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   params.rows = static_cast<std::int32_t>(s.rows);
   params.cols = static_cast<std::int32_t>(s.cols);
   params.num_tiles = static_cast<std::int32_t>(num_tiles(p, key.tile_cols));
+  params.log2_abreast = log2_abreast(matrix);
+  params.panels_abreast = params.num_tiles / params.lists.num_groups >> params.log2_abreast
+                                                                            << params.log2_abreast;
   params.log2_split = log2_of(tile.split);
   const bool long_rows = bytes_of_sums(p) > 0, shared = long_rows && p.workspace_offered;
   if (shared) {
@@ -114,14 +117,15 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   set_out(p, args, left, &params.result);
 
   if (log_enabled()) {
-    log_once(cat("bsr_gemm sm90 tile=", kTileRows, "x", key.tile_cols, "x", kTileK,
-                 " inner=", key.inner, params.folded ? "x2" : "",
-                 " sparse=", key.sparse == Major::k ? "k" : "rows",
-                 " dense=", key.dense == Major::k ? "k" : "cols", " tiles=", params.num_tiles,
-                 " stages=", tile.stages, " split=", tile.split, " long_rows=",
-                 !long_rows ? "none"
-                 : shared   ? "shared"
-                            : "whole"));
+    log_once(
+        cat("bsr_gemm sm90 tile=", kTileRows, "x", key.tile_cols, "x", kTileK, " inner=", key.inner,
+            params.folded ? "x2" : "", " sparse=", key.sparse == Major::k ? "k" : "rows",
+            " dense=", key.dense == Major::k ? "k" : "cols", " tiles=", params.num_tiles,
+            " stages=", tile.stages, " split=", tile.split,
+            " abreast=", params.panels_abreast > 0 ? 1 << params.log2_abreast : 1, " long_rows=",
+            !long_rows ? "none"
+            : shared   ? "shared"
+                       : "whole"));
   }
   const auto stream = static_cast<cudaStream_t>(args.stream);
   if (shared) {

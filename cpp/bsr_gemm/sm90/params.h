@@ -77,6 +77,9 @@ struct Params {
   std::int32_t rows;        // of the result, along the sparse operand
   std::int32_t cols;        // along the dense operand
   std::int32_t num_tiles;
+  // So many panels are walked 1 << log2_abreast at a time, those behind them one after the other.
+  std::int32_t panels_abreast;
+  int log2_abreast;
   // Where CTAs take tiles of two sparse operands as they get ready: the next one. Null: each CTA
   // has one.
   std::int32_t* next_tile;

@@ -231,7 +231,7 @@ void make_schedule(const BsrMatrixView& matrix, OperandSide side, const Arrays& 
   const std::int32_t panels = scheduled_panels(groups, workers);
   if (panels == 0) return;
   schedule_kernel<<<1, kScheduleThreads, 0, stream>>>(
-      arrays.groups, static_cast<std::int32_t>(groups), panels, workers,
+      arrays.groups, static_cast<std::int32_t>(groups), panels, log2_abreast(matrix), workers,
       static_cast<float>(Stretches::fixed(log2_of(block_of(matrix, side).cols))), arrays.schedule);
 }
 

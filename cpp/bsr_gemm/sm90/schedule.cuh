@@ -27,10 +27,11 @@ constexpr std::int32_t scheduled_panels(std::int64_t groups, int workers) {
   return groups * panels < 8 * workers ? 0 : static_cast<std::int32_t>(panels);
 }
 
-/// One CTA. `fixed`: what a tile takes besides its list, in entries of it.
+/// One CTA. `fixed`: what a tile takes besides its list, in entries of it. Of the panels
+/// 1 << log2_abreast are walked at a time.
 __global__ void __launch_bounds__(kScheduleThreads)
     schedule_kernel(const RowGroup* groups, std::int32_t num_groups, std::int32_t panels,
-                    std::int32_t workers, float fixed, ScheduleArrays out) {
+                    int log2_abreast, std::int32_t workers, float fixed, ScheduleArrays out) {
   __shared__ std::int32_t cost[kScheduledGroups];
   __shared__ std::int32_t order[kScheduledTiles];
   __shared__ std::uint8_t owner[kScheduledTiles];
@@ -53,18 +54,21 @@ __global__ void __launch_bounds__(kScheduleThreads)
     return;
   }
 
-  // A tile comes where panel * sum - cost * workers says, of equal ones the first.
+  // A tile comes where the first panel abreast * sum - cost * workers says, of equal ones the
+  // first.
+  const int turn = sum << log2_abreast;
   for (int tile = thread; tile < num_tiles; tile += kScheduleThreads) {
     const int panel = tile / num_groups, rank = tile % num_groups;
-    int place = 0;
+    const int turns = panel >> log2_abreast;
+    int place = panel - (turns << log2_abreast);
     for (int other = 0; other < num_groups; ++other) {
       const int ahead = (cost[other] - cost[rank]) * workers;
-      // The panels whose tile of that rank comes before.
-      int before = panel + ahead / sum;
-      const bool exact = ahead % sum == 0;
+      // The turns whose tiles of that rank come before.
+      int before = turns + ahead / turn;
+      const bool exact = ahead % turn == 0;
       if (ahead > 0 && !exact) ++before;
       if (exact && other < rank) ++before;
-      place += min(max(before, 0), panels);
+      place += min(max(before, 0) << log2_abreast, panels);
     }
     order[place] = tile;
   }

@@ -33,6 +33,19 @@ TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int inner, int nu
   return {64, deep ? kStages64 : kStages64OfTwo, split};
 }
 
+// 132 CTAs with P panels abreast read the blocks of 132 / P groups and the dense rows of P panels,
+// which together are least at P = 8 sqrt(density). With blocks that L2 keeps until they are read
+// for the next panel, fewer are better, and one for small blocks.
+int log2_abreast(const BsrMatrixView& m) {
+  constexpr std::int64_t kKept = 10 << 20;  // values, of 16 bits
+  const std::int64_t values = m.values.num_elements();
+  const double density =
+      static_cast<double>(values) / (static_cast<double>(m.rows) * static_cast<double>(m.cols));
+  if (density >= 0.2 && values > kKept) return 2;
+  const bool small_blocks = inner_of({m.block_rows(), m.block_cols()}) < 64;
+  return density >= 0.05 && (values > kKept || !small_blocks) ? 1 : 0;
+}
+
 bool few_columns_pay(std::int64_t rows, std::int64_t k, std::int64_t cols, int inner,
                      double density, int num_sms) {
   if (cols > kFewMostCols || !few_takes_rows(rows, inner, num_sms)) return false;

@@ -28,6 +28,10 @@ constexpr int kStages256 = 4, kStages128 = 6, kStages64 = 8, kStages64OfTwo = 4;
 /// behind it.
 TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int inner, int num_sms);
 
+/// How many panels of 256 columns are walked abreast, log2: CTAs that take the same rows in them
+/// read the same blocks, and less is read from memory.
+int log2_abreast(const BsrMatrixView& matrix);
+
 /// Whether the kernel for few columns (few_kernel.cuh) is the faster one, which reads the dense
 /// rows anew for each block. `inner` as above, `density` that of the blocks.
 bool few_columns_pay(std::int64_t rows, std::int64_t k, std::int64_t cols, int inner,

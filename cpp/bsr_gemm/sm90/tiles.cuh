@@ -27,10 +27,10 @@ __device__ inline std::int32_t steps_of(const Params& p, std::int64_t entries) {
 }
 
 /// The tiles of a CTA, in the order in which all roles walk them: one panel of columns after the
-/// other, so that it is read once, in it the longest row groups first. Dealt forwards and
-/// backwards, so that no CTA always has the longer ones, or as the plan's schedule says. kEven:
-/// many tiles are dealt to no more CTAs than it takes for none to have one more, 2048 to 128 of
-/// 132.
+/// other, or some abreast, so that it is read once, in it the longest row groups first. Dealt
+/// forwards and backwards, so that no CTA always has the longer ones, or as the plan's schedule
+/// says. kEven: many tiles are dealt to no more CTAs than it takes for none to have one more, 2048
+/// to 128 of 132.
 template <int kTileCols, bool kEven>
 class Tiles {
  public:
@@ -49,6 +49,7 @@ class Tiles {
       any = worker < end_;
     }
     if (!any) first_ = p.num_tiles;
+    if (!scheduled()) panels_abreast_ = p.panels_abreast;
     advance();
     load();
   }
@@ -94,9 +95,14 @@ class Tiles {
     }
     if (!valid()) return;
     advance();  // one ahead, since where the group is read depends on it
-    col_tile_ = index_ / p_.lists.num_groups;
-    const int4 raw =
-        __ldg(reinterpret_cast<const int4*>(p_.lists.groups) + index_ % p_.lists.num_groups);
+    const std::int32_t groups = p_.lists.num_groups, alone = index_ - panels_abreast_ * groups;
+    const bool abreast = alone < 0;
+    const int log2_abreast = abreast ? p_.log2_abreast : 0;
+    const std::int32_t index = abreast ? index_ : alone, size = groups << log2_abreast;
+    const std::int32_t at = index % size;
+    col_tile_ = (abreast ? 0 : panels_abreast_) + (index / size << log2_abreast) +
+                (at & ((1 << log2_abreast) - 1));
+    const int4 raw = __ldg(reinterpret_cast<const int4*>(p_.lists.groups) + (at >> log2_abreast));
     group_ = reinterpret_cast<const RowGroup&>(raw);
   }
 
@@ -106,6 +112,7 @@ class Tiles {
   std::int32_t begin_ = kDealt, end_ = 0, at_ = 0;
   std::int32_t first_ = 0;  // tile of the panels that the schedule is at
   std::int32_t next_ = 0, index_ = 0, col_tile_ = 0;
+  std::int32_t panels_abreast_ = 0;  // a schedule has its own
   RowGroup group_{};
 };
 
