@@ -75,7 +75,7 @@ def test_densities(product, block, density, rng):
 def test_choice_and_bits(rng):
     """Where a dense copy is chosen, the result is that of the forced one, each time, and close to the skipping one."""
     a, full = sparse(rng, 128, 128, (16, 16), 1.0, torch.float16, "cuda")
-    x = dense(rng, 2048, 2048, torch.float16, "cuda")
+    x = dense(rng, 2048, 4096, torch.float16, "cuda")
     chosen = bsr_gemm(a, x)
     assert torch.equal(chosen, bsr_gemm(a, x, backend=DENSE))
     assert_product(chosen, full, x)

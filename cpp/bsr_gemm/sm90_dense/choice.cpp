@@ -15,10 +15,10 @@ constexpr double kNever = 2;
 constexpr struct {
   std::int64_t block_rows;
   double density;
-} kCrossovers[] = {{16, 0.5}, {32, kNever}};
+} kCrossovers[] = {{16, 0.6}, {32, kNever}};
 
 // Columns of a dense operand on the right, rows of one on the left: they share what the copy costs.
-constexpr std::int64_t kLeastExtent = 2048;
+constexpr std::int64_t kLeastExtent = 4096;
 
 }  // namespace
 

@@ -56,7 +56,7 @@ void test_a_dense_copy_where_it_pays() {
       CHECK_EQ(chosen(problem_of(product, block, std::min(least - 0.01, 1.0))), "sm90");
       if (least <= 1) CHECK_EQ(chosen(problem_of(product, block, least)), "sm90_dense");
     }
-    CHECK_EQ(chosen(problem_of(product, 16, 0.5)), "sm90_dense");
+    CHECK_EQ(chosen(problem_of(product, 16, 0.6)), "sm90_dense");
     CHECK_EQ(chosen(problem_of(product, 64, 1.0)), "sm90");
     Problem p = problem_of(product, 16, 1.0);
     p.workspace_offered = false;
