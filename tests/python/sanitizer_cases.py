@@ -140,6 +140,13 @@ def long_rows_case(rng: np.random.Generator, block: int) -> None:
     check_product(bsr_gemm(matrix, x.cuda(), backend="sm90"), expected, f"long rows {block}")
 
 
+def panels_case(rng: np.random.Generator, block: int) -> None:
+    """Panels of columns abreast (blocks of 64), the last one of 8 columns, by CTAs that take several tiles."""
+    a, a_full = sparse(rng, 2048, 256, (block, block))
+    x = half(rng, 256, 3848)
+    check_product(bsr_gemm(a, x.cuda(), backend="sm90"), a_full.float() @ x.float(), f"panels {block}")
+
+
 def few_columns_case(rng: np.random.Generator, block: int, free: int, rows: int) -> None:
     a, a_full = sparse(rng, rows, 256, (block, block))
     x = half(rng, 256, free)
@@ -181,6 +188,9 @@ def main(operations: list[str]) -> None:
     if "bsr_gemm" in operations:
         for block in (16, 128):
             long_rows_case(rng, block)
+            count += 1
+        for block in (32, 64):
+            panels_case(rng, block)
             count += 1
         for block in (16, 32, 64, 128):
             # The kernel of few columns, where a CTA stages results where sums were, and where not; the others.
