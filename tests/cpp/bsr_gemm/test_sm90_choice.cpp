@@ -130,6 +130,28 @@ void test_few_columns_where_they_pay() {
   CHECK(few(8192, 64, 16, 0.25) && !few(8192, 64, 16, 0.5));
 }
 
+int abreast(std::int64_t rows, std::int64_t cols, std::int64_t block, double density) {
+  BsrMatrixView m;
+  m.rows = rows;
+  m.cols = cols;
+  const auto blocks = static_cast<std::int64_t>(density * static_cast<double>(rows / block) *
+                                                static_cast<double>(cols / block));
+  m.values =
+      contiguous_view(nullptr, DType::float16, {DeviceType::cuda, 0}, {blocks, block, block});
+  return 1 << sm90::log2_abreast(m);
+}
+
+void test_panels_abreast_where_blocks_do_not_stay() {
+  for (const std::int64_t block : {16, 32, 64, 128}) {
+    CHECK_EQ(abreast(8192, 8192, block, 0.25), 4);
+    CHECK_EQ(abreast(8192, 8192, block, 0.1), block >= 64 ? 2 : 1);
+    CHECK_EQ(abreast(16384, 16384, block, 0.1), 2);
+    CHECK_EQ(abreast(65536, 8192, block, 0.02), 1);
+    CHECK_EQ(abreast(8192, 8192, block, 0), 1);
+    CHECK_EQ(abreast(0, 0, block, 0), 1);
+  }
+}
+
 template <int kSide>
 void check_few_layouts() {
   using C = sm90::FewConfig<std::uint16_t, sm90::Major::k, sm90::Major::k, kSide>;
@@ -263,6 +285,7 @@ int main() {
   test_declines_with_the_reason();
   test_tiles_are_as_wide_as_fill_the_chip();
   test_shared_tiles_fill_the_chip();
+  test_panels_abreast_where_blocks_do_not_stay();
   test_few_columns_where_they_pay();
   test_few_columns_fit_in_shared_memory();
   test_stretches_cover_the_lists();
