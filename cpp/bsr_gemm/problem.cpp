@@ -17,8 +17,7 @@ BlockShape block_of(const MatrixOperand& operand) {
 
 double density_of(const MatrixOperand& operand) {
   if (!operand.sparse || operand.rows() == 0 || operand.cols() == 0) return 1;
-  const auto stored = static_cast<double>(operand.sparse->values.num_elements());
-  return stored / static_cast<double>(operand.rows()) / static_cast<double>(operand.cols());
+  return bsr::density_of(*operand.sparse);
 }
 
 void check_operand(const char* name, const MatrixOperand& operand) {
@@ -75,6 +74,11 @@ Product product_of(const BsrGemmArgs& args) {
 }
 
 }  // namespace
+
+double density_of(const BsrMatrixView& matrix) {
+  const auto stored = static_cast<double>(matrix.values.num_elements());
+  return stored / static_cast<double>(matrix.rows) / static_cast<double>(matrix.cols);
+}
 
 void check_sparse(const char* name, const BsrMatrixView& matrix) {
   check_tensor(cat(name, ".values").c_str(), matrix.values, 3);

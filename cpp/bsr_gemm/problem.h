@@ -54,6 +54,9 @@ struct Problem {
   DeviceInfo device;
 };
 
+/// Stored blocks over those of a dense matrix, of one that has elements.
+double density_of(const BsrMatrixView& matrix);
+
 /// Throws Error for a matrix whose shapes do not go together, naming it.
 void check_sparse(const char* name, const BsrMatrixView& matrix);
 

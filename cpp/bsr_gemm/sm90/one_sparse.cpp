@@ -57,7 +57,8 @@ void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, Pa
   params->last_dense_map = one_box ? dense_map(s, dense, key, last) : params->dense_map;
 }
 
-void set_abreast(const BsrMatrixView& matrix, Params* params) {
+void set_abreast(const BsrMatrixView& matrix, const TileChoice& tile, Params* params) {
+  if (tile.cols < kWideTile) return;  // each CTA has one tile
   const int log2 = log2_abreast(matrix);
   params->log2_abreast = log2;
   params->panels_abreast = params->num_tiles / params->lists.num_groups >> log2 << log2;
@@ -109,7 +110,7 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   params.rows = static_cast<std::int32_t>(s.rows);
   params.cols = static_cast<std::int32_t>(s.cols);
   params.num_tiles = static_cast<std::int32_t>(num_tiles(p, key.tile_cols));
-  set_abreast(matrix, &params);
+  set_abreast(matrix, tile, &params);
   params.log2_split = log2_of(tile.split);
   const bool long_rows = bytes_of_sums(p) > 0, shared = long_rows && p.workspace_offered;
   if (shared) {

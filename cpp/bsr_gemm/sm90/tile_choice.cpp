@@ -39,8 +39,8 @@ TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int inner, int nu
 int log2_abreast(const BsrMatrixView& m) {
   constexpr std::int64_t kKept = 10 << 20;  // values, of 16 bits
   const std::int64_t values = m.values.num_elements();
-  const double density =
-      static_cast<double>(values) / (static_cast<double>(m.rows) * static_cast<double>(m.cols));
+  if (values == 0) return 0;
+  const double density = density_of(m);
   if (density >= 0.2 && values > kKept) return 2;
   const bool small_blocks = inner_of({m.block_rows(), m.block_cols()}) < 64;
   return density >= 0.05 && (values > kKept || !small_blocks) ? 1 : 0;
