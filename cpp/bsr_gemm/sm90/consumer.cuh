@@ -138,7 +138,8 @@ struct Consumer {
           add_left(p, tile.stretch + other, group, acc);
         }
       }
-      Epilogue<C>::run(p, smem.staging_of(group), row, own_row, tile.col, 1 + group, acc);
+      const std::int32_t end_col = tile.is_short ? min(p.cols, tile.col + p.last_cols) : p.cols;
+      Epilogue<C>::run(p, smem.staging_of(group), row, own_row, tile.col, end_col, 1 + group, acc);
     }
   }
 };

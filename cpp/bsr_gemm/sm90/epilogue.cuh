@@ -124,7 +124,8 @@ __device__ void put_four(const Result& result, std::int64_t at, std::int64_t c_a
 
 /// Writes the 64 rows that one warp group has summed: alpha * sum + beta * c. The sums go through
 /// shared memory, some columns at a time. `first_row` counts the rows as they lie in the groups,
-/// which is not where they lie in the result; `own_row` is row_of_thread of it.
+/// which is not where they lie in the result; `own_row` is row_of_thread of it. Columns from
+/// `end_col` on are left.
 template <class C, class P = Params>
 class Epilogue {
  public:
@@ -141,16 +142,16 @@ class Epilogue {
 
   template <class Acc>
   static __device__ void run(const P& p, unsigned char* staging, std::int32_t first_row,
-                             std::int32_t own_row, std::int32_t first_col, int barrier,
-                             const Acc& acc) {
+                             std::int32_t own_row, std::int32_t first_col, std::int32_t end_col,
+                             int barrier, const Acc& acc) {
     const bool in_units =
         p.result.aligned && (p.result.rows_inner ? kBlockRows || p.rows % 8 == 0 : p.cols % 8 == 0);
     if (!in_units || p.result.wide_out || p.result.beta != 0.0f) {
-      store(p, staging, first_row, first_col, barrier, acc);
+      store(p, staging, first_row, first_col, end_col, barrier, acc);
     } else if (p.result.rows_inner) {
-      store_units<true>(p, staging, own_row, first_col, barrier, acc);
+      store_units<true>(p, staging, own_row, first_col, end_col, barrier, acc);
     } else {
-      store_units<false>(p, staging, own_row, first_col, barrier, acc);
+      store_units<false>(p, staging, own_row, first_col, end_col, barrier, acc);
     }
   }
 
@@ -180,7 +181,8 @@ class Epilogue {
   /// Not by TMA: its stores would queue behind the loads of the next tile.
   template <bool kAcross, class Acc>
   static __device__ void store_units(const P& p, unsigned char* staging, std::int32_t own_row,
-                                     std::int32_t first_col, int barrier, const Acc& acc) {
+                                     std::int32_t first_col, std::int32_t end_col, int barrier,
+                                     const Acc& acc) {
     constexpr int kCols = C::kTileCols < 128 ? C::kTileCols : 128;  // in one round
     const auto sync = [&] {
       if constexpr (kAcross) {
@@ -200,7 +202,7 @@ class Epilogue {
         kAcross ? p.result.out.dense_stride : p.result.out.sparse_stride;
     // The rows of a warp, or of a unit, lie in one block row: beside each other in the result, or
     // all of them beyond it, unless they are not those of blocks.
-    const std::int32_t num_cols = own_row < p.rows ? p.cols - first_col : 0;
+    const std::int32_t num_cols = own_row < p.rows ? end_col - first_col : 0;
     Element* out = static_cast<Element*>(p.result.out.data) + own_row * p.result.out.sparse_stride +
                    first_col * p.result.out.dense_stride +
                    (kAcross ? line0 * line_stride : lane / 16 * line_stride + unit0 * 8);
@@ -254,23 +256,24 @@ class Epilogue {
   /// Any result, in float32.
   template <class Acc>
   static __device__ void store(const P& p, unsigned char* staging, std::int32_t first_row,
-                               std::int32_t first_col, int barrier, const Acc& acc) {
+                               std::int32_t first_col, std::int32_t end_col, int barrier,
+                               const Acc& acc) {
     store_by_fours<C::kTileCols, C::kStagedCols>(
-        staging, p.result.alpha, p.result.rows_inner, folded(p), p.cols - first_col, barrier, acc,
+        staging, p.result.alpha, p.result.rows_inner, folded(p), end_col - first_col, barrier, acc,
         [&](std::int32_t row, std::int32_t col, float (&values)[4]) {
-          write_four(p, first_row + row, first_col + col, values);
+          write_four(p, first_row + row, first_col + col, end_col, values);
         });
   }
 
   /// As far as the result goes.
   static __device__ void write_four(const P& p, std::int32_t row_in_groups, std::int32_t col,
-                                    float (&values)[4]) {
+                                    std::int32_t end_col, float (&values)[4]) {
     const std::int32_t row = row_of(p, row_in_groups);
-    if (row >= p.rows || col >= p.cols) return;
+    if (row >= p.rows || col >= end_col) return;
     put_four<Element>(p.result, row * p.result.out.sparse_stride + col * p.result.out.dense_stride,
                       row * p.result.c.sparse_stride + col * p.result.c.dense_stride,
                       p.result.rows_inner ? p.result.c.sparse_stride : p.result.c.dense_stride,
-                      min(4, p.result.rows_inner ? p.rows - row : p.cols - col), values);
+                      min(4, p.result.rows_inner ? p.rows - row : end_col - col), values);
   }
 };
 

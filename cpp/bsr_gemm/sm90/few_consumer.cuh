@@ -42,7 +42,8 @@ class FewConsumer {
         send(acc);
       } else {
         if (part.shared != 0) add(acc);
-        Out::run(p_, smem_.staging(group_), group_ * 64, own_row, part.row, 1 + group_, acc);
+        Out::run(p_, smem_.staging(group_), group_ * 64, own_row, part.row, p_.cols, 1 + group_,
+                 acc);
       }
       part = next;
     }

@@ -57,6 +57,20 @@ void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, Pa
   params->last_dense_map = one_box ? dense_map(s, dense, key, last) : params->dense_map;
 }
 
+/// Panels that leave no SM idle in the last round: with blocks of 32, of which L2 gives an SM no
+/// more when others are idle, and where no panels are abreast, which those would break up.
+void set_narrow_panels(const Sides& s, const TensorView& dense, const KernelKey& key, int num_sms,
+                       Params* params) {
+  if (key.inner != 32 || params->log2_abreast > 0 || s.cols % kWideTile != 0) return;
+  const std::int64_t groups = params->lists.num_groups;
+  const Panels panels = choose_panels(groups, s.cols / kWideTile, num_sms);
+  if (panels.narrow == 0) return;
+  params->dealt_tiles = static_cast<std::int32_t>((panels.wide + panels.narrow) * groups);
+  params->last_col = static_cast<std::int32_t>(panels.wide * kWideTile);
+  params->last_cols = kNarrowCols;
+  params->last_dense_map = dense_map(s, dense, key, kNarrowCols);
+}
+
 void set_abreast(const BsrMatrixView& matrix, const TileChoice& tile, Params* params) {
   if (tile.cols < kWideTile) return;  // each CTA has one tile
   const int log2 = log2_abreast(matrix);
@@ -110,7 +124,6 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
   params.rows = static_cast<std::int32_t>(s.rows);
   params.cols = static_cast<std::int32_t>(s.cols);
   params.num_tiles = static_cast<std::int32_t>(num_tiles(p, key.tile_cols));
-  set_abreast(matrix, tile, &params);
   params.log2_split = log2_of(tile.split);
   const bool long_rows = bytes_of_sums(p) > 0, shared = long_rows && p.workspace_offered;
   if (shared) {
@@ -118,14 +131,20 @@ void run_one_sparse(const Problem& p, const BsrGemmArgs& args) {
     params.sums = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + kBytesOfFlags);
   }
   set_sparse(s, matrix.values, key, &params);
-  set_dense(s, left ? args.b.dense : args.a.dense, key, &params);
+  const TensorView& dense = left ? args.b.dense : args.a.dense;
+  set_dense(s, dense, key, &params);
+  params.dealt_tiles = params.num_tiles;
+  set_abreast(matrix, tile, &params);
+  if (tile.cols == kWideTile && !shared) {
+    set_narrow_panels(s, dense, key, p.device.num_sms, &params);
+  }
   set_out(p, args, left, &params.result);
 
   if (log_enabled()) {
     log_once(
         cat("bsr_gemm sm90 tile=", kTileRows, "x", key.tile_cols, "x", kTileK, " inner=", key.inner,
             params.folded ? "x2" : "", " sparse=", key.sparse == Major::k ? "k" : "rows",
-            " dense=", key.dense == Major::k ? "k" : "cols", " tiles=", params.num_tiles,
+            " dense=", key.dense == Major::k ? "k" : "cols", " tiles=", params.dealt_tiles,
             " stages=", tile.stages, " split=", tile.split,
             " abreast=", params.panels_abreast > 0 ? 1 << params.log2_abreast : 1, " long_rows=",
             !long_rows ? "none"

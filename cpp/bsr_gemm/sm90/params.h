@@ -59,7 +59,9 @@ struct Result {
 struct Params {
   CUtensorMap sparse_map;
   CUtensorMap dense_map;
-  CUtensorMap last_dense_map;  // of the tiles that begin at last_col and have last_cols columns
+  // Of short tiles, which begin at last_col and beyond and have last_cols columns: those that the
+  // result ends in, or narrower panels.
+  CUtensorMap last_dense_map;
   std::int32_t last_col = -1;  // none
   std::int32_t last_cols = 0;
   Lists lists;
@@ -77,6 +79,8 @@ struct Params {
   std::int32_t rows;        // of the result, along the sparse operand
   std::int32_t cols;        // along the dense operand
   std::int32_t num_tiles;
+  // Where tiles are dealt. More than num_tiles: those from last_col on are of narrower panels.
+  std::int32_t dealt_tiles;
   // So many panels are walked 1 << log2_abreast at a time, those behind them one after the other.
   std::int32_t panels_abreast;
   int log2_abreast;

@@ -73,6 +73,7 @@ class Producer {
     std::int32_t col;
     int k;  // along the list
     std::int32_t tile_col;
+    bool is_short;
   };
   struct Box {
     int row;
@@ -152,7 +153,7 @@ class Producer {
   }
 
   __device__ Step fetch(const Tile& tile, int t) const {
-    Step step{-1, p_.absent_col, t * kTileK, tile.col};
+    Step step{-1, p_.absent_col, t * kTileK, tile.col, tile.is_short};
     std::int64_t entry = tile.begin + ((step.k + sparse_.k) >> p_.log2_block_k);
     if (bits_ != 0 && entry < tile.end) {
       step.value =
@@ -195,9 +196,7 @@ class Producer {
   }
 
   /// Whether the tile has fewer columns than others, and no more are copied.
-  __device__ bool is_short(const Step& step) const {
-    return kShortTiles && step.tile_col == p_.last_col;
-  }
+  __device__ bool is_short(const Step& step) const { return kShortTiles && step.is_short; }
 
   /// The warp writes the boxes of the lanes that want them.
   __device__ void write_zeros(bool wanted, int stage) {

@@ -1,5 +1,7 @@
 #include "bsr_gemm/sm90/tile_choice.h"
 
+#include <algorithm>
+
 #include "bsr_gemm/sm90/config.h"
 #include "bsr_gemm/sm90/few_config.h"
 #include "core/integers.h"
@@ -31,6 +33,14 @@ TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int inner, int nu
   const int split = split_of(tiles(64), kMostParts, num_sms);
   const bool deep = tiles(64) * split <= num_sms && split <= kMostPartsDeep;
   return {64, deep ? kStages64 : kStages64OfTwo, split};
+}
+
+Panels choose_panels(std::int64_t groups, std::int64_t panels, int num_sms) {
+  if (2 * groups > num_sms) return {panels, 0};
+  const std::int64_t rounds = ceil_div(groups * panels, num_sms);
+  // For each panel more four lose a quarter of their columns.
+  const std::int64_t more = std::min(rounds * num_sms / groups - panels, panels / 3);
+  return {panels - 3 * more, 4 * more};
 }
 
 // 132 CTAs with P panels abreast read the blocks of 132 / P groups and the dense rows of P panels,

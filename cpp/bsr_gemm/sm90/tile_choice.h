@@ -28,6 +28,17 @@ constexpr int kStages256 = 4, kStages128 = 6, kStages64 = 8, kStages64OfTwo = 4;
 /// behind it.
 TileChoice choose_tile(std::int64_t groups, std::int64_t cols, int inner, int num_sms);
 
+/// Panels of 256 columns, and behind them narrower ones of kNarrowCols.
+struct Panels {
+  std::int64_t wide, narrow;
+};
+constexpr int kNarrowCols = 192;
+
+/// For a result of whole panels of 256 columns: as many panels as CTAs take in the same number of
+/// rounds of tiles, so that none is idle in the last one. Where a round is less than two panels all
+/// are wide.
+Panels choose_panels(std::int64_t groups, std::int64_t panels, int num_sms);
+
 /// How many panels of 256 columns are walked abreast, log2: CTAs that take the same rows in them
 /// read the same blocks, and less is read from memory.
 int log2_abreast(const BsrMatrixView& matrix);

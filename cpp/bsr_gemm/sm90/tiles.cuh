@@ -14,7 +14,8 @@ struct Tile {
   std::int32_t col;    // first one
   std::int64_t begin;  // entries of the group
   std::int64_t end;
-  std::int32_t steps;  // K tiles
+  std::int32_t steps;     // K tiles
+  bool is_short = false;  // Params::last_cols
   // Of a tile that several stretches share: which one this is, whether its sums are left to the one
   // that begins the tile, or how many others it adds to its own.
   std::int32_t stretch = 0;
@@ -34,7 +35,7 @@ __device__ inline std::int32_t steps_of(const Params& p, std::int64_t entries) {
 template <int kTileCols, bool kEven>
 class Tiles {
  public:
-  __device__ explicit Tiles(const Params& p) : p_(p) {
+  __device__ explicit Tiles(const Params& p) : p_(p), num_tiles_(p.num_tiles) {
     const auto worker = static_cast<std::int32_t>(blockIdx.x);
     if (p.lists.schedule.workers > 0) begin_ = p.lists.schedule.begins[worker];
     bool any = true;
@@ -44,23 +45,29 @@ class Tiles {
       any = begin_ != end_;
     } else {
       const auto workers = static_cast<std::int32_t>(gridDim.x);
-      const std::int32_t most = (p.num_tiles + workers - 1) / workers;
-      end_ = kEven && most >= 8 ? (p.num_tiles + most - 1) / most : workers;
+      const std::int32_t most = (p.dealt_tiles + workers - 1) / workers;
+      end_ = kEven && most >= 8 ? (p.dealt_tiles + most - 1) / most : workers;
       any = worker < end_;
     }
-    if (!any) first_ = p.num_tiles;
-    if (!scheduled()) panels_abreast_ = p.panels_abreast;
+    if (!scheduled()) {
+      panels_abreast_ = p.panels_abreast;
+      num_tiles_ = p.dealt_tiles;
+    }
+    if (!any) first_ = num_tiles_;
     advance();
     load();
   }
 
-  __device__ bool valid() const { return index_ < p_.num_tiles; }
+  __device__ bool valid() const { return index_ < num_tiles_; }
 
   /// Moves on; what it loads is not needed before the next call.
   __device__ Tile take() {
     Tile tile;
     tile.group = group_.index;
     tile.col = col_tile_ * kTileCols;
+    const std::int32_t beyond = tile.col - p_.last_col;
+    tile.is_short = p_.last_cols > 0 && beyond >= 0 && num_tiles_ == p_.dealt_tiles;
+    if (tile.is_short) tile.col = p_.last_col + beyond / kTileCols * p_.last_cols;
     tile.begin = group_.begin;
     tile.end = group_.begin + group_.length;
     tile.steps = steps_of(p_, tile.end - tile.begin);
@@ -77,7 +84,7 @@ class Tiles {
       const auto worker = static_cast<std::int32_t>(blockIdx.x);
       next_ = at_ * end_ + (at_ % 2 == 0 ? worker : end_ - 1 - worker);
       ++at_;
-    } else if (first_ < p_.num_tiles) {
+    } else if (first_ < num_tiles_) {
       if (++at_ == end_) {
         at_ = begin_;
         first_ += p_.lists.schedule.panels * p_.lists.num_groups;
@@ -89,7 +96,7 @@ class Tiles {
   __device__ void load() {
     index_ = first_ + next_;
     // What the schedule has beyond the last panel is left out.
-    while (scheduled() && index_ >= p_.num_tiles && first_ < p_.num_tiles) {
+    while (scheduled() && index_ >= num_tiles_ && first_ < num_tiles_) {
       advance();
       index_ = first_ + next_;
     }
@@ -107,6 +114,7 @@ class Tiles {
   }
 
   const Params& p_;
+  std::int32_t num_tiles_;
   // Where the schedule has this CTA's tiles, and which one is next. Where tiles are dealt: kDealt,
   // to how many CTAs, and which turn is next.
   std::int32_t begin_ = kDealt, end_ = 0, at_ = 0;
@@ -140,6 +148,7 @@ class StretchTiles {
     Tile tile;
     tile.group = place_.group;
     tile.col = place_.panel * kTileCols;
+    tile.is_short = tile.col == p_.last_col;
     tile.begin = begin + place_.entry;
     tile.end = inside ? begin + end_.entry : p_.lists.begins[place_.group + 1];
     tile.steps = steps_of(p_, tile.end - tile.begin);
@@ -183,6 +192,7 @@ class SplitTiles {
     Tile tile;
     tile.group = group.index;
     tile.col = index / p_.lists.num_groups * kTileCols;
+    tile.is_short = tile.col == p_.last_col;
     tile.begin = group.begin + (length * part >> log2_split);
     tile.end = group.begin + (length * (part + 1) >> log2_split);
     tile.steps = steps_of(p_, tile.end - tile.begin);

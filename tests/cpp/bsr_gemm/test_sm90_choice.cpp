@@ -117,6 +117,24 @@ void test_shared_tiles_fill_the_chip() {
   }
 }
 
+/// All columns, once, and no round of tiles more.
+void test_narrow_panels_fill_the_last_round() {
+  for (const int sms : {78, 114, 132}) {
+    for (std::int64_t groups = 1; groups < 300; ++groups) {
+      for (std::int64_t panels = 1; panels < 100; ++panels) {
+        const sm90::Panels chosen = sm90::choose_panels(groups, panels, sms);
+        CHECK(chosen.wide >= 0 && chosen.narrow >= 0);
+        CHECK_EQ(256 * chosen.wide + sm90::kNarrowCols * chosen.narrow, 256 * panels);
+        const auto rounds = [&](std::int64_t n) { return (groups * n + sms - 1) / sms; };
+        CHECK_EQ(rounds(chosen.wide + chosen.narrow), rounds(panels));
+        CHECK(2 * groups <= sms || chosen.narrow == 0);
+      }
+    }
+  }
+  const sm90::Panels chosen = sm90::choose_panels(64, 32, 132);
+  CHECK(chosen.wide == 29 && chosen.narrow == 4);  // 2112 tiles, 16 for each SM
+}
+
 bool few(std::int64_t rows, std::int64_t cols, int inner = 64, double density = 0.1) {
   return sm90::few_columns_pay(rows, 8192, cols, inner, density, 132);
 }
@@ -286,6 +304,7 @@ int main() {
   test_tiles_are_as_wide_as_fill_the_chip();
   test_shared_tiles_fill_the_chip();
   test_panels_abreast_where_blocks_do_not_stay();
+  test_narrow_panels_fill_the_last_round();
   test_few_columns_where_they_pay();
   test_few_columns_fit_in_shared_memory();
   test_stretches_cover_the_lists();
