@@ -140,11 +140,11 @@ def long_rows_case(rng: np.random.Generator, block: int) -> None:
     check_product(bsr_gemm(matrix, x.cuda(), backend="sm90"), expected, f"long rows {block}")
 
 
-def panels_case(rng: np.random.Generator, block: int) -> None:
-    """Panels of columns abreast (blocks of 64), the last one of 8 columns, by CTAs that take several tiles."""
+def panels_case(rng: np.random.Generator, block: int, free: int) -> None:
+    """CTAs that take several tiles: panels abreast (blocks of 64), a last one of 8 columns, or narrow ones (of 32)."""
     a, a_full = sparse(rng, 2048, 256, (block, block))
-    x = half(rng, 256, 3848)
-    check_product(bsr_gemm(a, x.cuda(), backend="sm90"), a_full.float() @ x.float(), f"panels {block}")
+    x = half(rng, 256, free)
+    check_product(bsr_gemm(a, x.cuda(), backend="sm90"), a_full.float() @ x.float(), f"panels {block} {free}")
 
 
 def few_columns_case(rng: np.random.Generator, block: int, free: int, rows: int) -> None:
@@ -189,8 +189,8 @@ def main(operations: list[str]) -> None:
         for block in (16, 128):
             long_rows_case(rng, block)
             count += 1
-        for block in (32, 64):
-            panels_case(rng, block)
+        for block, free in ((32, 3848), (32, 2304), (64, 3848)):
+            panels_case(rng, block, free)
             count += 1
         for block in (16, 32, 64, 128):
             # The kernel of few columns, where a CTA stages results where sums were, and where not; the others.
