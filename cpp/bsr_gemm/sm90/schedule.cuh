@@ -7,8 +7,8 @@
 namespace sparsek::bsr::sm90 {
 
 // Persistent workers finish together where rows are of unequal length: each tile goes to the worker
-// that is free first, and a long tile starts as long before its panel's turn as it takes, so that
-// none is left for the end.
+// that is free first, and a long tile starts nearly as long before its panel's turn as it takes, so
+// that none is left for the end.
 
 constexpr int kScheduledTiles = 4096, kMostPanels = 32, kScheduledGroups = 1024, kMostWorkers = 256;
 constexpr int kScheduleThreads = 256;
@@ -54,21 +54,22 @@ __global__ void __launch_bounds__(kScheduleThreads)
     return;
   }
 
-  // A tile comes where the first panel abreast * sum - cost * workers says, of equal ones the
-  // first.
-  const int turn = sum << log2_abreast;
+  // A tile comes where its panels' turn * sum - cost * lead says, of equal ones the first; the last
+  // two turns are one. With a longer lead, or more of them in one, less is found in L2.
+  const int turn = sum << log2_abreast, lead = workers * 7 / 8;
+  const int last_turn = max(0, ((panels - 1) >> log2_abreast) - 1);
   for (int tile = thread; tile < num_tiles; tile += kScheduleThreads) {
     const int panel = tile / num_groups, rank = tile % num_groups;
-    const int turns = panel >> log2_abreast;
+    const int turns = min(panel >> log2_abreast, last_turn);
     int place = panel - (turns << log2_abreast);
     for (int other = 0; other < num_groups; ++other) {
-      const int ahead = (cost[other] - cost[rank]) * workers;
+      const int ahead = (cost[other] - cost[rank]) * lead;
       // The turns whose tiles of that rank come before.
       int before = turns + ahead / turn;
       const bool exact = ahead % turn == 0;
       if (ahead > 0 && !exact) ++before;
       if (exact && other < rank) ++before;
-      place += min(max(before, 0) << log2_abreast, panels);
+      place += before > last_turn ? panels : max(before, 0) << log2_abreast;
     }
     order[place] = tile;
   }
