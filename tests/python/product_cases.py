@@ -55,6 +55,12 @@ def sparse(rng, block_rows, block_cols, block, density, dtype, device, *, transp
 def zipf(rng, block_rows, block_cols, block, device):
     """A float16 matrix whose block row i has block_cols / (i + 1) blocks, in a random order of rows."""
     counts = rng.permutation([block_cols // (i + 1) for i in range(block_rows)])
+    return of_lengths(rng, counts, block_cols, block, device)
+
+
+def of_lengths(rng, counts, block_cols, block, device):
+    """A float16 matrix whose block row i has counts[i] blocks."""
+    block_rows = len(counts)
     columns = np.concatenate([rng.permutation(block_cols)[:count] for count in counts])
     values = torch.from_numpy(rng.standard_normal((len(columns), block, block), dtype=np.float32)).to(device).half()
     offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(counts)])).to(device)

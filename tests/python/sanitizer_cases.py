@@ -109,6 +109,12 @@ def check_product(out: object, expected: torch.Tensor, what: str) -> None:
     assert error < 1e-3 * expected.abs().max().item() + 1e-3, f"bsr_gemm {what}: {error}"
 
 
+def at_pattern(pattern: BSRMatrix, product: torch.Tensor) -> torch.Tensor:
+    """Zeros where the pattern has no block."""
+    blocks = torch.as_tensor(pattern.with_values(torch.ones_like(pattern.values)).to_dense())
+    return torch.where(blocks.cpu() != 0, product, 0)
+
+
 def product_case(rng: np.random.Generator, backend: str, block: int, free: int) -> None:
     size = 384
     a, a_full = sparse(rng, size, size, (block, block))
@@ -122,8 +128,7 @@ def product_case(rng: np.random.Generator, backend: str, block: int, free: int) 
     ]
     if backend != "sm90_dense":
         sampled = bsr_gemm(x.cuda(), y.cuda(), out_pattern=a, backend=backend)
-        pattern = torch.as_tensor(a.with_values(torch.ones_like(a.values)).to_dense()).cpu() != 0
-        pairs.append((sampled.to_dense(), torch.where(pattern, x.double() @ y.double(), 0)))
+        pairs.append((sampled.to_dense(), at_pattern(a, x.double() @ y.double())))
     for number, (out, expected) in enumerate(pairs):
         check_product(out, expected, f"{backend} {block} {free} {number}")
 
@@ -145,6 +150,14 @@ def panels_case(rng: np.random.Generator, block: int, free: int) -> None:
     a, a_full = sparse(rng, 2048, 256, (block, block))
     x = half(rng, 256, free)
     check_product(bsr_gemm(a, x.cuda(), backend="sm90"), a_full.float() @ x.float(), f"panels {block} {free}")
+
+
+def many_sampled_case(rng: np.random.Generator, block: int) -> None:
+    """Several rounds of tiles, of three units of columns and fewer."""
+    pattern, _ = sparse(rng, 2048, 3712, (block, block))
+    x, y = half(rng, 2048, 72), half(rng, 72, 3712)
+    sampled = bsr_gemm(x.cuda(), y.cuda(), out_pattern=pattern, backend="sm90")
+    check_product(sampled.to_dense(), at_pattern(pattern, x.double() @ y.double()), f"sampled {block}")
 
 
 def few_columns_case(rng: np.random.Generator, block: int, free: int, rows: int) -> None:
@@ -200,6 +213,9 @@ def main(operations: list[str]) -> None:
                 count += 2
         for block in (64, 128):
             many_pairs_case(rng, block)
+            count += 1
+        for block in (32, 128):
+            many_sampled_case(rng, block)
             count += 1
         for backend in ("sm90", "wmma", "simt", "sm90_dense"):
             for block in (16, 32, 64, 128):

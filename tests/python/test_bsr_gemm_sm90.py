@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 import reference
 import torch
-from product_cases import ONE_SPARSE, PRODUCTS, broken_structures, check, check_in_a_graph, dense, sparse, zipf
+from product_cases import (
+    ONE_SPARSE,
+    PRODUCTS,
+    broken_structures,
+    check,
+    check_in_a_graph,
+    dense,
+    of_lengths,
+    sparse,
+    zipf,
+)
 
 from sparsek import BSRMatrix, bsr_gemm
 
@@ -226,6 +236,23 @@ def test_sampled_orders(block, orders, depth, rng):
     reference.assert_close(result, expected, lowprec)
 
 
+@pytest.mark.parametrize("blocks_in_row", [1, 3, 6, 9, 20, "any"])
+@pytest.mark.parametrize(("block", "size"), [(128, (64, 24)), (32, (240, 96))], ids=str)
+def test_sampled_of_many_tiles(block, size, blocks_in_row, rng):
+    """One round of tiles or several, of one unit of columns, of two and of three, at rows that are equal and not."""
+    counts = rng.integers(0, size[1] + 1, size[0]) if blocks_in_row == "any" else np.full(size[0], blocks_in_row)
+    pattern = of_lengths(rng, counts, size[1], block, "cuda")
+    a, b = (dense(rng, *shape, torch.float16, "cuda") for shape in ((size[0] * block, 72), (72, size[1] * block)))
+    pattern.values.fill_(float("nan"))
+    bsr_gemm(a, b, out_pattern=pattern, out=pattern, backend="sm90")
+    where = pattern.with_values(torch.ones_like(pattern.values)).to_dense() != 0
+    expected, lowprec = (
+        torch.where(where, reference.matmul(a, b, 1.0, None, 0.0, dtype=dtype), 0)
+        for dtype in (torch.float64, torch.float16)
+    )
+    reference.assert_close(pattern.to_dense(), expected, lowprec)
+
+
 @pytest.mark.parametrize("blocks", [(16, 32, 64), (128, 16, 32), (64, 128, 128), (32, 64, 16)], ids=str)
 @pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)], ids=str)
 def test_two_sparse(transposed, blocks, rng):
@@ -284,7 +311,7 @@ def test_two_sparse_of_more_blocks_than_are_listed_at_once(density, rng):
 
 
 @pytest.mark.parametrize("order", ["row", "column"])
-@pytest.mark.parametrize(("rows", "free", "depth"), [(8, 8, 8), (136, 1352, 264), (1000, 264, 72)])
+@pytest.mark.parametrize(("rows", "free", "depth"), [(8, 8, 8), (136, 1352, 264), (1000, 4096, 72), (2816, 4600, 72)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
 @pytest.mark.parametrize(("out_dtype", "beta"), [(None, 0.0), (torch.float32, 0.5)])
 def test_two_dense(out_dtype, beta, dtype, rows, free, depth, order, rng):

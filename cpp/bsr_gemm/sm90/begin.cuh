@@ -12,12 +12,11 @@ __device__ inline int warp_group() { return static_cast<int>(uniform(threadIdx.x
 
 /// What a kernel begins with: where its storage lies, and its stages' barriers. `sparse_map` is
 /// that of the rows' operand, `dense_map` of the columns'.
-template <class C>
-__device__ __forceinline__ SharedStorage<C>& begin(unsigned char* raw_smem,
-                                                   const CUtensorMap& sparse_map,
-                                                   const CUtensorMap& dense_map) {
-  auto& smem = *reinterpret_cast<SharedStorage<C>*>(
-      (reinterpret_cast<std::uintptr_t>(raw_smem) + 1023) / 1024 * 1024);
+template <class C, class Storage = SharedStorage<C>>
+__device__ __forceinline__ Storage& begin(unsigned char* raw_smem, const CUtensorMap& sparse_map,
+                                          const CUtensorMap& dense_map) {
+  auto& smem = *reinterpret_cast<Storage*>((reinterpret_cast<std::uintptr_t>(raw_smem) + 1023) /
+                                           1024 * 1024);
   if (threadIdx.x == 128 * kConsumerGroups) {  // the first copies wait for the descriptors
     if constexpr (C::kSparseByTma) cute::prefetch_tma_descriptor(&sparse_map);
     cute::prefetch_tma_descriptor(&dense_map);
@@ -33,9 +32,9 @@ __device__ __forceinline__ SharedStorage<C>& begin(unsigned char* raw_smem,
   return smem;
 }
 
-template <class C>
+template <class C, class Storage = SharedStorage<C>>
 constexpr int smem_bytes() {
-  return sizeof(SharedStorage<C>) + 1024;
+  return sizeof(Storage) + 1024;
 }
 
 }  // namespace sparsek::bsr::sm90

@@ -23,7 +23,11 @@ constexpr std::uint32_t kEndOfTile = 1u << 31;
 constexpr std::uint32_t kLastOfTile = 1u << 30, kEndOfTiles = 1u << 29;
 constexpr int kMostParts = 8;  // CTAs of a cluster that share a tile, and those of which the sums
 constexpr int kMostPartsDeep = 2;  // fit beside the stages where these take what an SM has
-constexpr int kSampledCols = 256;  // of a tile of a sampled product
+// A tile of a sampled product has up to three units of columns. Whatever it has, a piece of 64 of k
+// of a unit or of the rows is as large, and a stage one piece more than its units.
+constexpr int kSampledUnit = 128, kMostSampledUnits = 3;
+static_assert(kSampledUnit == kTileRows);
+constexpr int kSampledPieces = 12;  // that there is room for: 3, 4 or 6 stages
 
 /// Which axis of an operand is contiguous in memory: k, or the rows of the sparse operand and the
 /// columns of the dense one.
@@ -89,7 +93,9 @@ struct Config {
   // See Tiles; with smaller blocks it was measured to be slower.
   static constexpr bool kEvenTiles = kInner == 64;
   // Of one thread; they add up to what a launch gets, where registers are dealt out.
-  static constexpr int kProducerRegisters = kBothSparse ? 40 : kLongRows ? 72 : 56;
+  static constexpr int kProducerRegisters = kBothSparse || kKind == Kind::sampled ? 40
+                                            : kLongRows                           ? 72
+                                                                                  : 56;
   static constexpr int kConsumerRegisters =
       ((kCtasPerSm == 2 ? 3 * 80 : 3 * 168) - kProducerRegisters) / 2 / 8 * 8;
 };

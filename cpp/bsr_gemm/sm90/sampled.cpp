@@ -39,9 +39,10 @@ void run_dense_operands(const Problem& p, const BsrGemmArgs& args, std::int64_t 
       piece_map("b", args.b.dense, 0, key.dense, key.inner, static_cast<int>(block_cols));
   const int ctas = static_cast<int>(std::min<std::int64_t>(p.device.num_sms, most_ctas));
   if (log_enabled()) {
-    log_once(cat("bsr_gemm sm90 ", params->whole ? "dense" : "sampled", " tile=", kTileRows, "x",
-                 kSampledCols, "x", kTileK, " a=", key.sparse == Major::k ? "k" : "rows", " b=",
-                 key.dense == Major::k ? "k" : "cols", " inner=", key.inner, " ctas=", ctas));
+    log_once(cat(
+        "bsr_gemm sm90 ", params->whole ? "dense" : "sampled", " tile=", kTileRows, "x",
+        kMostSampledUnits * kSampledUnit, "x", kTileK, " a=", key.sparse == Major::k ? "k" : "rows",
+        " b=", key.dense == Major::k ? "k" : "cols", " inner=", key.inner, " ctas=", ctas));
   }
   const auto launch = p.dtype == DType::float16 ? launch_sampled_float16 : launch_sampled_bfloat16;
   launch(key, *params, ctas, static_cast<cudaStream_t>(args.stream));
@@ -74,7 +75,7 @@ void run_dense(const Problem& p, const BsrGemmArgs& args) {
   params.result.out = matrix_of(args.out.dense, true);
   if (args.beta != 0) params.result.c = matrix_of(args.c.dense, true);
   set_factors(p, args, p.out_access.axis == 0, &params.result);
-  run_dense_operands(p, args, kSampledCols / 2, num_tiles(p, kSampledCols), &params);
+  run_dense_operands(p, args, kSampledUnit, num_tiles(p, kSampledUnit), &params);
 }
 
 }  // namespace sparsek::bsr::sm90

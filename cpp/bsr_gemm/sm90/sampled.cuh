@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     sampled_kernel(const __grid_constant__ SampledParams p) {
 #ifdef __CUDA_ARCH__  // or the host's pass instantiates all of it for nothing
   extern __shared__ unsigned char raw_smem[];
-  auto& smem = begin<C>(raw_smem, p.row_map, p.col_map);
+  auto& smem = begin<C, SampledStorage<C>>(raw_smem, p.row_map, p.col_map);
 
   const int group = warp_group();
   if (group == kConsumerGroups) {
@@ -31,8 +31,9 @@ __global__ void __launch_bounds__(C::kThreads, 1)
 
 template <class Element, Major kRows, Major kCols, int kInner>
 void launch_sampled_config(const SampledParams& params, int ctas, cudaStream_t stream) {
-  using C = Config<Element, kRows, kCols, kInner, kSampledCols, 4, Kind::sampled>;
-  constexpr int kSmemBytes = smem_bytes<C>();
+  constexpr int kTileCols = kMostSampledUnits * kSampledUnit, kMostStages = kSampledPieces / 2;
+  using C = Config<Element, kRows, kCols, kInner, kTileCols, kMostStages, Kind::sampled>;
+  constexpr int kSmemBytes = smem_bytes<C, SampledStorage<C>>();
   cuda_check(cudaFuncSetAttribute(sampled_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   kSmemBytes),
              "bsr_gemm: sm90");

@@ -4,30 +4,33 @@
 
 #include "bsr_gemm/sm90/epilogue.cuh"
 #include "bsr_gemm/sm90/layouts.cuh"
+#include "bsr_gemm/sm90/sampled_storage.cuh"
 #include "bsr_gemm/sm90/sampled_tiles.cuh"
 #include "bsr_gemm/sm90/stage_reader.cuh"
 
 namespace sparsek::bsr::sm90 {
 
-/// A warp group that multiplies 64 rows of a sampled product's tiles: as 64 x 256, or 64 x 128
-/// where a tile has no more columns.
+/// A warp group that multiplies 64 rows of a sampled product's tiles, by the units of columns that
+/// each has.
 template <class C>
 class SampledConsumer {
  public:
   using Element = typename C::Element;
   using L = Layouts<C>;
 
-  __device__ SampledConsumer(const SampledParams& p, SharedStorage<C>& smem, int group)
-      : p_(p), smem_(smem), group_(group), reader_(smem) {}
+  __device__ SampledConsumer(const SampledParams& p, SampledStorage<C>& smem, int group)
+      : p_(p), smem_(smem), group_(group), tiles_(p), reader_(smem, tiles_.stages()) {}
 
   __device__ void run() {
-    SampledTiles<C::kTileCols> tiles(p_);
-    while (tiles.valid()) {
-      const SampledTile tile = tiles.take();
-      if (tile.count << p_.log2_block_cols <= C::kTileCols / 2) {
-        multiply<C::kTileCols / 2>(tile);
+    while (tiles_.valid()) {
+      const SampledTile tile = tiles_.take();
+      const std::int32_t num_cols = tile.count << p_.log2_block_cols;
+      if (num_cols <= kSampledUnit) {
+        multiply<kSampledUnit>(tile);
+      } else if (num_cols <= 2 * kSampledUnit) {
+        multiply<2 * kSampledUnit>(tile);
       } else {
-        multiply<C::kTileCols>(tile);
+        multiply<3 * kSampledUnit>(tile);
       }
     }
   }
@@ -43,20 +46,19 @@ class SampledConsumer {
     auto thread_mma = mma.get_slice(threadIdx.x % 128);
     auto acc = partition_fragment_C(mma, Shape<Int<kGroupRows>, Int<kCols>>{});
 
-    Tensor sA = make_tensor(make_smem_ptr(smem_.sparse[0]), typename L::Sparse{});  // (row, k)
-    Tensor sB = make_tensor(make_smem_ptr(smem_.dense[0]), typename L::Dense{});    // (col, k)
+    constexpr auto kColumns = L::template operand<C::kDense, L::kDenseInner, kCols>();
+    Tensor sA = make_tensor(make_smem_ptr(smem_.ring[0]), typename L::Sparse{});  // (row, k)
+    Tensor sB = make_tensor(make_smem_ptr(smem_.ring[1]), kColumns);              // (col, k)
     Tensor gA = local_tile(sA, Shape<Int<kGroupRows>, Int<kTileK>>{}, make_coord(group_, _0{}));
-    Tensor gB = local_tile(sB, Shape<Int<kCols>, Int<kTileK>>{}, make_coord(_0{}, _0{}));
     Tensor rA = thread_mma.partition_fragment_A(gA);  // (MMA, 1, k / 16)
-    Tensor rB = thread_mma.partition_fragment_B(gB);  // (MMA, 1, k / 16)
-    constexpr int kStageA = L::kSparseElements * sizeof(Element) / 16;
-    constexpr int kStageB = L::kDenseElements * sizeof(Element) / 16;
+    Tensor rB = thread_mma.partition_fragment_B(sB);  // (MMA, 1 or 2, k / 16)
+    const int stage_size = tiles_.pieces() * (SampledStorage<C>::kPiece / 8);  // in 16 bytes
 
     clear(acc);
     for (int step = 0; step < p_.steps; ++step) {
       reader_.wait_full();
-      Tensor a = make_tensor(rA.data() + reader_.stage() * kStageA, rA.layout());
-      Tensor b = make_tensor(rB.data() + reader_.stage() * kStageB, rB.layout());
+      Tensor a = make_tensor(rA.data() + reader_.stage() * stage_size, rA.layout());
+      Tensor b = make_tensor(rB.data() + reader_.stage() * stage_size, rB.layout());
       warpgroup_fence_operand(acc);
       warpgroup_arrive();
 #pragma unroll
@@ -112,9 +114,10 @@ class SampledConsumer {
   }
 
   const SampledParams& p_;
-  SharedStorage<C>& smem_;
+  SampledStorage<C>& smem_;
   int group_;
-  StageReader<C> reader_;
+  SampledTiles tiles_;
+  StageReader<C, SampledStorage<C>> reader_;
 };
 
 }  // namespace sparsek::bsr::sm90

@@ -3,6 +3,7 @@
 #include <cute/arch/copy_sm90_tma.hpp>
 
 #include "bsr_gemm/sm90/layouts.cuh"
+#include "bsr_gemm/sm90/sampled_storage.cuh"
 #include "bsr_gemm/sm90/sampled_tiles.cuh"
 #include "primitives/barrier.cuh"
 
@@ -16,7 +17,7 @@ class SampledProducer {
  public:
   using L = Layouts<C>;
 
-  __device__ SampledProducer(const SampledParams& p, SharedStorage<C>& smem)
+  __device__ SampledProducer(const SampledParams& p, SampledStorage<C>& smem)
       : p_(p), smem_(smem), thread_(threadIdx.x % 128) {
     const int lane = thread_ % 32;
     row_box_ = lane < kRowBoxes ? lane * 64 : -1;
@@ -28,7 +29,7 @@ class SampledProducer {
   __device__ void run() {
     int stage = 0;
     std::uint32_t phase = 0;
-    SampledTiles<C::kTileCols> tiles(p_);
+    SampledTiles tiles(p_);
     while (tiles.valid()) {
       const SampledTile tile = tiles.take();
       const int num_cols = tile.count << p_.log2_block_cols;
@@ -43,15 +44,16 @@ class SampledProducer {
       for (int k = 0; k < p_.steps * kTileK; k += kTileK) {
         wait(&smem_.empty[stage], phase ^ 1);
         std::uint64_t* const full = &smem_.full[stage];
+        auto* const pieces = &smem_.ring[stage * tiles.pieces()];
         if (thread_ == 0) arrive_expecting(full, bytes);
         if (row_box_ >= 0 && mine_) {
-          load<C::kSparse>(p_.row_map, full, &smem_.sparse[stage][L::sparse_box(row_box_, 0)],
+          load<C::kSparse>(p_.row_map, full, &pieces[0][L::sparse_box(row_box_, 0)],
                            tile.group * kTileRows + row_box_, k);
         }
         if (has_col_box) {
-          load<C::kDense>(p_.col_map, full, &smem_.dense[stage][L::dense_box(col_box_, 0)], col, k);
+          load<C::kDense>(p_.col_map, full, &pieces[1][L::dense_box(col_box_, 0)], col, k);
         }
-        if (++stage == C::kStages) {
+        if (++stage == tiles.stages()) {
           stage = 0;
           phase ^= 1;
         }
@@ -61,7 +63,7 @@ class SampledProducer {
 
  private:
   static constexpr int kRowBoxes = C::kSparse == Major::k ? 1 : kTileRows / 64;
-  static constexpr int kFirstColBox = 16;
+  static constexpr int kFirstColBox = 8;
   static constexpr int kLog2DenseInner = L::kDenseInner == 16 ? 4 : L::kDenseInner == 32 ? 5 : 6;
   static_assert(C::kTileCols / 16 <= 32 - kFirstColBox);
 
@@ -75,7 +77,7 @@ class SampledProducer {
   }
 
   const SampledParams& p_;
-  SharedStorage<C>& smem_;
+  SampledStorage<C>& smem_;
   int thread_;
   int row_box_, col_box_;  // first row and column of this lane's boxes
   bool mine_;              // this warp copies them

@@ -5,84 +5,165 @@
 
 namespace sparsek::bsr::sm90 {
 
-/// Entries of a group's list: up to kTileCols columns of the pattern, from anywhere in the row.
+/// Entries of a group's list: up to three units of the pattern's columns, from anywhere in the row.
 struct SampledTile {
   std::int32_t group;
   std::int64_t first;  // entry
   std::int32_t count;
 };
 
-/// The tiles of a CTA. The lists lie one behind the other. In each round the CTAs take as many
-/// entries as make a full tile, in the last one as many as any other, to one entry; where a group
-/// ends among them there are two tiles. In rounds, so that at any time the CTAs read few rows.
-template <int kTileCols>
+/// The tiles of a CTA, which a whole warp asks for. Each group's list is cut into tiles of so many
+/// units as the result takes least time with, and what is left of it into one that is narrower.
+/// They are dealt in rounds of a tile for each CTA, the widest first, since CTAs whose tiles are as
+/// wide stay at the same k, and find in L2 what others have read.
 class SampledTiles {
  public:
   __device__ explicit SampledTiles(const SampledParams& p)
-      : p_(p), begins_(p.lists.begins), in_tile_(kTileCols >> p.log2_block_cols) {
+      : p_(p), ctas_(static_cast<std::int32_t>(gridDim.x)), log2_in_unit_(7 - p.log2_block_cols) {
+    static_assert(kSampledUnit == 1 << 7);
     if (p.whole) {
-      next_ = blockIdx.x;
-      end_ = static_cast<std::int64_t>(row_tiles()) * col_tiles();
-      return;
+      choose_whole();
+    } else {
+      choose();
+      advance(static_cast<std::int32_t>(blockIdx.x));
     }
-    total_ = begins_[p.lists.num_groups];
-    begin_round();
   }
 
-  __device__ bool valid() const { return next_ < end_; }
+  /// Of a stage.
+  __device__ int pieces() const { return 1 + most_; }
+  __device__ int stages() const { return kSampledPieces / pieces(); }
+
+  __device__ bool valid() const { return p_.whole ? index_ < end_ : width_ > 0; }
 
   __device__ SampledTile take() {
     if (p_.whole) return take_whole();
-    const SampledTile tile{group_, next_,
-                           static_cast<std::int32_t>(min(end_, begins_[group_ + 1]) - next_)};
-    next_ += tile.count;
-    if (next_ == end_) {
-      begin_round();
-    } else {
-      while (begins_[group_ + 1] <= next_) ++group_;
-    }
+    const std::int64_t* const begin = p_.lists.begins + group_;
+    const auto length = static_cast<std::int32_t>(begin[1] - begin[0]);
+    const std::int32_t unit = width_ == most_ ? index_ * most_ : units_of(length) - width_;
+    const std::int32_t first = unit << log2_in_unit_;
+    const SampledTile tile{group_, begin[0] + first, min(width_ << log2_in_unit_, length - first)};
+    advance(ctas_);
     return tile;
   }
 
  private:
-  __device__ std::int32_t row_tiles() const { return (p_.rows + kTileRows - 1) / kTileRows; }
-  __device__ std::int32_t col_tiles() const { return (p_.cols + kTileCols - 1) / kTileCols; }
+  static constexpr int kMost = kMostSampledUnits;
 
-  /// Every tile of a whole result, by panels of columns; entry i stands for the i-th half of a
-  /// tile.
-  __device__ SampledTile take_whole() {
-    constexpr int kPanel = 8;  // tiles
-    const std::int32_t rows = row_tiles(), cols = col_tiles();
-    const auto index = static_cast<std::int32_t>(next_);
-    const std::int32_t panel = index / (rows * kPanel), in_panel = index % (rows * kPanel);
-    const std::int32_t width = min(kPanel, cols - panel * kPanel);
-    const std::int32_t col = panel * kPanel + in_panel % width;
-    next_ += gridDim.x;
-    const std::int32_t left = p_.cols - col * kTileCols;
-    return {in_panel / width, std::int64_t{col} * in_tile_,
-            min(in_tile_, (left + kTileCols / 2 - 1) / (kTileCols / 2))};
+  /// What rounds of tiles take, a quarter for each beside its units: measured at 8192^3.
+  static __device__ std::int32_t cost_of(std::int32_t rounds, int width) {
+    return rounds * (4 * width + 1);
+  }
+  __device__ std::int32_t rounds_of(std::int32_t tiles) const {
+    return (tiles + ctas_ - 1) / ctas_;
+  }
+  __device__ std::int32_t units_of(std::int32_t length) const {
+    return (length + (1 << log2_in_unit_) - 1) >> log2_in_unit_;
+  }
+  /// Of a group, 0 behind the last one.
+  __device__ std::int32_t units_in(std::int32_t group) const {
+    if (group >= p_.lists.num_groups) return 0;
+    const std::int64_t* const begin = p_.lists.begins + group;
+    return units_of(static_cast<std::int32_t>(begin[1] - begin[0]));
+  }
+  /// Of so many units, the tiles of `width` where the widest have `most`.
+  static __device__ std::int32_t tiles_in(std::int32_t units, int most, int width) {
+    return width == most ? units / most : units % most == width ? 1 : 0;
   }
 
-  __device__ void begin_round() {
-    std::int64_t size = static_cast<std::int64_t>(in_tile_) * gridDim.x;
-    if (total_ - round_ < size) size = total_ - round_;
-    next_ = round_ + size * blockIdx.x / gridDim.x;
-    end_ = round_ + size * (blockIdx.x + 1) / gridDim.x;
-    round_ += size;
-    std::int32_t high = p_.lists.num_groups;
-    group_ = 0;  // begins[group] <= next < begins[high]
-    while (high - group_ > 1) {
-      const std::int32_t middle = (group_ + high) / 2;
-      (begins_[middle] <= next_ ? group_ : high) = middle;
+  __device__ void choose() {
+    std::int32_t tiles[kMost][kMost]{};  // by the widest, and by width
+    for (std::int32_t group = lane(); group < p_.lists.num_groups; group += 32) {
+      const std::int32_t units = units_in(group);
+#pragma unroll
+      for (int most = 1; most <= kMost; ++most) {
+#pragma unroll
+        for (int width = 1; width <= most; ++width) {
+          tiles[most - 1][width - 1] += tiles_in(units, most, width);
+        }
+      }
+    }
+    std::int32_t best = 0;
+#pragma unroll
+    for (int most = kMost; most > 0; --most) {
+      std::int32_t all = 0, rounds = 0, cost = 0;
+#pragma unroll
+      for (int width = most; width > 0; --width) {
+        all += __reduce_add_sync(0xffffffffu, tiles[most - 1][width - 1]);
+        cost += cost_of(rounds_of(all) - rounds, width);
+        rounds = rounds_of(all);
+      }
+      if (most < kMost && cost >= best) continue;
+      best = cost;
+      most_ = width_ = most;
     }
   }
 
+  /// So many tiles further.
+  __device__ void advance(std::int32_t tiles) {
+    while (width_ > 0) {
+      const std::int32_t own = tiles_in(units_in(group_ + lane()), most_, width_);
+      std::int32_t end = own;
+      for (int offset = 1; offset < 32; offset *= 2) {
+        const std::int32_t before = __shfl_up_sync(0xffffffffu, end, offset);
+        if (lane() >= offset) end += before;
+      }
+      const std::int32_t at = index_ + tiles;  // of the tiles of these groups
+      const std::int32_t all = __shfl_sync(0xffffffffu, end, 31);
+      if (at < all) {
+        const int owner = __popc(__ballot_sync(0xffffffffu, end <= at));
+        index_ = at - __shfl_sync(0xffffffffu, end - own, owner);
+        group_ += owner;
+        return;
+      }
+      tiles = at - all;
+      index_ = 0;
+      group_ += 32;
+      if (group_ >= p_.lists.num_groups) {
+        group_ = 0;
+        --width_;
+      }
+    }
+  }
+
+  __device__ std::int32_t row_tiles() const { return (p_.rows + kTileRows - 1) / kTileRows; }
+  __device__ std::int32_t col_tiles(int width) const {
+    return (p_.cols + width * kSampledUnit - 1) / (width * kSampledUnit);
+  }
+
+  __device__ void choose_whole() {
+    std::int32_t best = 0;
+    for (int width = kMost; width > 0; --width) {
+      const std::int32_t tiles = row_tiles() * col_tiles(width);
+      const std::int32_t cost = cost_of(rounds_of(tiles), width);
+      if (width < kMost && cost >= best) continue;
+      best = cost;
+      most_ = width;
+      end_ = tiles;
+    }
+    index_ = static_cast<std::int32_t>(blockIdx.x);
+  }
+
+  /// Every tile of a whole result, by panels of columns; an entry is a unit.
+  __device__ SampledTile take_whole() {
+    constexpr int kPanel = 8;  // tiles
+    const std::int32_t rows = row_tiles(), cols = col_tiles(most_);
+    const std::int32_t panel = index_ / (rows * kPanel), in_panel = index_ % (rows * kPanel);
+    const std::int32_t num = min(kPanel, cols - panel * kPanel);
+    const std::int32_t first = (panel * kPanel + in_panel % num) * most_;
+    index_ += ctas_;
+    return {in_panel / num, first, min(most_, col_tiles(1) - first)};
+  }
+
+  static __device__ int lane() { return static_cast<int>(threadIdx.x % 32); }
+
   const SampledParams& p_;
-  const std::int64_t* begins_;
-  std::int32_t in_tile_;
-  std::int32_t group_ = 0;
-  std::int64_t total_ = 0, round_ = 0;  // entries, those up to the end of this round
-  std::int64_t next_ = 0, end_ = 0;
+  const std::int32_t ctas_;
+  const int log2_in_unit_;
+  int most_ = kMost;  // units of the widest tiles
+  // The next tile: its units, 0 behind the last one, its group, and which of the group's tiles it
+  // is. Of a whole result only its number, up to the last one's.
+  int width_ = kMost;
+  std::int32_t group_ = 0, index_ = 0, end_ = 0;
 };
 
 }  // namespace sparsek::bsr::sm90

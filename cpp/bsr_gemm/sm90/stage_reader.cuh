@@ -13,10 +13,11 @@ namespace sparsek::bsr::sm90 {
 /// How a warp group of consumers walks the stages, and gives those back that nothing reads any
 /// more. All its warps execute the same waits for WGMMA, as they must: whether the next stage is
 /// there, each may see at another time.
-template <class C>
+template <class C, class Storage = SharedStorage<C>>
 class StageReader {
  public:
-  __device__ explicit StageReader(SharedStorage<C>& smem) : smem_(smem) {}
+  __device__ explicit StageReader(Storage& smem, int stages = C::kStages)
+      : smem_(smem), stages_(stages) {}
 
   __device__ int stage() const { return stage_; }
 
@@ -41,7 +42,7 @@ class StageReader {
       if (reading_ >= 0) release(reading_);
       reading_ = stage_;
     }
-    if (++stage_ == C::kStages) {
+    if (++stage_ == stages_) {
       stage_ = 0;
       phase_ ^= 1;
     }
@@ -59,7 +60,8 @@ class StageReader {
     if (threadIdx.x % 32 == 0) arrive(&smem_.empty[stage]);
   }
 
-  SharedStorage<C>& smem_;
+  Storage& smem_;
+  const int stages_;
   int stage_ = 0;
   std::uint32_t phase_ = 0;
   int reading_ = -1;  // the stage that the MMAs in flight read
