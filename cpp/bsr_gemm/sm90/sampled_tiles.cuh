@@ -2,6 +2,7 @@
 
 #include "bsr_gemm/sm90/config.h"
 #include "bsr_gemm/sm90/params.h"
+#include "bsr_gemm/sm90/sampled_cut.h"
 
 namespace sparsek::bsr::sm90 {
 
@@ -12,10 +13,9 @@ struct SampledTile {
   std::int32_t count;
 };
 
-/// The tiles of a CTA, which a whole warp asks for. Each group's list is cut into tiles of so many
-/// units as the result takes least time with, and what is left of it into one that is narrower.
-/// They are dealt in rounds of a tile for each CTA, the widest first, since CTAs whose tiles are as
-/// wide stay at the same k, and find in L2 what others have read.
+/// The tiles of a CTA, which a whole warp asks for. Lists are cut into tiles of so many units as
+/// all take least time with. They are dealt the widest first, since CTAs whose tiles are as wide
+/// stay at the same k, and find in L2 what others have read.
 class SampledTiles {
  public:
   __device__ explicit SampledTiles(const SampledParams& p)
@@ -39,7 +39,7 @@ class SampledTiles {
     if (p_.whole) return take_whole();
     const std::int64_t* const begin = p_.lists.begins + group_;
     const auto length = static_cast<std::int32_t>(begin[1] - begin[0]);
-    const std::int32_t unit = width_ == most_ ? index_ * most_ : units_of(length) - width_;
+    const std::int32_t unit = SampledCut{most_}.first(units_of(length), width_, index_);
     const std::int32_t first = unit << log2_in_unit_;
     const SampledTile tile{group_, begin[0] + first, min(width_ << log2_in_unit_, length - first)};
     advance(ctas_);
@@ -49,13 +49,6 @@ class SampledTiles {
  private:
   static constexpr int kMost = kMostSampledUnits;
 
-  /// What rounds of tiles take, a quarter for each beside its units: measured at 8192^3.
-  static __device__ std::int32_t cost_of(std::int32_t rounds, int width) {
-    return rounds * (4 * width + 1);
-  }
-  __device__ std::int32_t rounds_of(std::int32_t tiles) const {
-    return (tiles + ctas_ - 1) / ctas_;
-  }
   __device__ std::int32_t units_of(std::int32_t length) const {
     return (length + (1 << log2_in_unit_) - 1) >> log2_in_unit_;
   }
@@ -64,10 +57,6 @@ class SampledTiles {
     if (group >= p_.lists.num_groups) return 0;
     const std::int64_t* const begin = p_.lists.begins + group;
     return units_of(static_cast<std::int32_t>(begin[1] - begin[0]));
-  }
-  /// Of so many units, the tiles of `width` where the widest have `most`.
-  static __device__ std::int32_t tiles_in(std::int32_t units, int most, int width) {
-    return width == most ? units / most : units % most == width ? 1 : 0;
   }
 
   __device__ void choose() {
@@ -78,22 +67,20 @@ class SampledTiles {
       for (int most = 1; most <= kMost; ++most) {
 #pragma unroll
         for (int width = 1; width <= most; ++width) {
-          tiles[most - 1][width - 1] += tiles_in(units, most, width);
+          tiles[most - 1][width - 1] += SampledCut{most}.tiles(units, width);
         }
       }
     }
     std::int32_t best = 0;
 #pragma unroll
     for (int most = kMost; most > 0; --most) {
-      std::int32_t all = 0, rounds = 0, cost = 0;
+      SampledRounds rounds{ctas_};
 #pragma unroll
       for (int width = most; width > 0; --width) {
-        all += __reduce_add_sync(0xffffffffu, tiles[most - 1][width - 1]);
-        cost += cost_of(rounds_of(all) - rounds, width);
-        rounds = rounds_of(all);
+        rounds.add(__reduce_add_sync(0xffffffffu, tiles[most - 1][width - 1]), width);
       }
-      if (most < kMost && cost >= best) continue;
-      best = cost;
+      if (most < kMost && rounds.cost >= best) continue;
+      best = rounds.cost;
       most_ = width_ = most;
     }
   }
@@ -101,7 +88,7 @@ class SampledTiles {
   /// So many tiles further.
   __device__ void advance(std::int32_t tiles) {
     while (width_ > 0) {
-      const std::int32_t own = tiles_in(units_in(group_ + lane()), most_, width_);
+      const std::int32_t own = SampledCut{most_}.tiles(units_in(group_ + lane()), width_);
       std::int32_t end = own;
       for (int offset = 1; offset < 32; offset *= 2) {
         const std::int32_t before = __shfl_up_sync(0xffffffffu, end, offset);
@@ -133,12 +120,12 @@ class SampledTiles {
   __device__ void choose_whole() {
     std::int32_t best = 0;
     for (int width = kMost; width > 0; --width) {
-      const std::int32_t tiles = row_tiles() * col_tiles(width);
-      const std::int32_t cost = cost_of(rounds_of(tiles), width);
-      if (width < kMost && cost >= best) continue;
-      best = cost;
+      SampledRounds rounds{ctas_};
+      rounds.add(row_tiles() * col_tiles(width), width);
+      if (width < kMost && rounds.cost >= best) continue;
+      best = rounds.cost;
       most_ = width;
-      end_ = tiles;
+      end_ = rounds.tiles;
     }
     index_ = static_cast<std::int32_t>(blockIdx.x);
   }
