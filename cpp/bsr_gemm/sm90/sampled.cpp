@@ -40,7 +40,7 @@ void run_dense_operands(const Problem& p, const BsrGemmArgs& args, std::int64_t 
   const int ctas = static_cast<int>(std::min<std::int64_t>(p.device.num_sms, most_ctas));
   if (log_enabled()) {
     log_once(cat(
-        "bsr_gemm sm90 ", params->whole ? "dense" : "sampled", " tile=", kTileRows, "x",
+        "bsr_gemm sm90 ", params->whole ? "dense" : "sampled", " widest_tile=", kTileRows, "x",
         kMostSampledUnits * kSampledUnit, "x", kTileK, " a=", key.sparse == Major::k ? "k" : "rows",
         " b=", key.dense == Major::k ? "k" : "cols", " inner=", key.inner, " ctas=", ctas));
   }
