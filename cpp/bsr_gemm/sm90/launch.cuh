@@ -31,8 +31,7 @@ void launch_config(const Params& params, int num_sms, cudaStream_t stream) {
   }
   // A schedule names all workers, even where they have fewer tiles.
   const int scheduled = params.lists.schedule.workers;
-  const int tiles = std::max(params.num_tiles, params.dealt_tiles);
-  const int workers = scheduled > 0 ? scheduled : std::min(num_sms, tiles);
+  const int workers = scheduled > 0 ? scheduled : std::min(num_sms, params.dealt_tiles);
   const unsigned split = 1u << params.log2_split;
   launch_kernel("bsr_gemm: sm90", product_kernel<C>,
                 C::kOneTile ? params.num_tiles * split : workers, C::kThreads,

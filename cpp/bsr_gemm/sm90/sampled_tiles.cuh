@@ -3,6 +3,7 @@
 #include "bsr_gemm/sm90/config.h"
 #include "bsr_gemm/sm90/params.h"
 #include "bsr_gemm/sm90/sampled_cut.h"
+#include "primitives/reduce.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -89,11 +90,7 @@ class SampledTiles {
   __device__ void advance(std::int32_t tiles) {
     while (width_ > 0) {
       const std::int32_t own = SampledCut{most_}.tiles(units_in(group_ + lane()), width_);
-      std::int32_t end = own;
-      for (int offset = 1; offset < 32; offset *= 2) {
-        const std::int32_t before = __shfl_up_sync(0xffffffffu, end, offset);
-        if (lane() >= offset) end += before;
-      }
+      const std::int32_t end = sum_up_to_lane(own);
       const std::int32_t at = index_ + tiles;  // of the tiles of these groups
       const std::int32_t all = __shfl_sync(0xffffffffu, end, 31);
       if (at < all) {

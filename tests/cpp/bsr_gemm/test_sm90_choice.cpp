@@ -189,8 +189,6 @@ void test_few_columns_fit_in_shared_memory() {
   check_few_layouts<64>();
 }
 
-/// A stretch takes what follows the one before it, in whole K tiles; whoever begins a list knows
-/// how many others add to it, and nobody has more than a share and what was rounded.
 /// Each unit of a group lies in one tile, and only the last one is narrower than others.
 void test_sampled_tiles_cover_the_units() {
   for (int most = 1; most <= sm90::kMostSampledUnits; ++most) {
@@ -227,6 +225,8 @@ void test_sampled_rounds_take_as_long_as_their_widest_tile() {
   CHECK(cost(192, 0, 0) > cost(0, 256, 64));  // of 9
 }
 
+/// A stretch takes what follows the one before it, in whole K tiles; whoever begins a list knows
+/// how many others add to it, and nobody has more than a share and what was rounded.
 void test_stretches_cover_the_lists() {
   std::mt19937 random(7);
   for (const int log2_block_k : {4, 5, 6, 7}) {
