@@ -21,15 +21,16 @@ void run_few(const Problem& p, const BsrGemmArgs& args) {
   const TensorView& values = matrix.values;
 
   KernelKey key = key_of(p, s);
-  const int groups = static_cast<int>(ceil_div(s.cols, 64));
-  key.tile_cols = 64 * groups;
+  const int group_cols = few_group_cols(key.inner, s.cols);
+  key.tile_cols = static_cast<int>(ceil_div(s.cols, group_cols)) * group_cols;
 
   FewParams params{};
   params.deal = deal_of(matrix, s.side, left ? args.a_plan : args.b_plan);
   params.staging_apart = few_staging_apart(s.rows, key.inner, p.device.num_sms);
   params.block_k_mask = static_cast<std::int32_t>(s.block.cols - 1);
-  params.rows = static_cast<std::int32_t>(s.cols);
-  params.cols = static_cast<std::int32_t>(s.rows);
+  const bool rows_along_m = group_cols == 128;
+  params.rows = static_cast<std::int32_t>(rows_along_m ? s.rows : s.cols);
+  params.cols = static_cast<std::int32_t>(rows_along_m ? s.cols : s.rows);
   if (values.shape[0] > 0) {
     params.sparse_map = block_map(s.sparse_name, values, s.sparse_k_axis, key.sparse, key.inner,
                                   key.inner, key.inner);
@@ -39,7 +40,7 @@ void run_few(const Problem& p, const BsrGemmArgs& args) {
   params.dense_in_chunks = dense_in_chunks(s, key);
   params.dense_map = dense_map(s, left ? args.b.dense : args.a.dense, key, cols);
   params.dense_lines = static_cast<std::int32_t>(cols);
-  set_out(p, args, !left, &params.result);
+  set_out(p, args, left == rows_along_m, &params.result);
 
   if (log_enabled()) {
     log_once(cat("bsr_gemm sm90 few columns tile=", key.inner, "x", key.tile_cols, "x", kTileK,
@@ -49,6 +50,7 @@ void run_few(const Problem& p, const BsrGemmArgs& args) {
   }
   const auto launch = key.inner == 16   ? launch_few_16
                       : key.inner == 32 ? launch_few_32
+                      : rows_along_m    ? launch_few_128_cols
                                         : launch_few_64;
   launch(key, params, p.device.num_sms, static_cast<cudaStream_t>(args.stream));
 }

@@ -6,33 +6,44 @@
 
 namespace sparsek::bsr::sm90 {
 
-/// The kernel for few columns: a tile is kSide rows of the sparse operand and all columns, 64 for
-/// each warp group that multiplies. Columns lie along WGMMA's M there, and rows along its N.
-template <class Element_, Major kSparse_, Major kDense_, int kSide_>
+constexpr int kFewMostCols = 256;
+
+/// The kernel for few columns: a tile is kSide rows of the sparse operand and all columns,
+/// kGroupCols for each warp group that multiplies. Of 64, columns lie along WGMMA's M, and rows
+/// along its N. Of 128 it is the other way round, for squares of 64: tensor cores then read a third
+/// less of shared memory, which TMA writes to at the same time.
+template <class Element_, Major kSparse_, Major kDense_, int kSide_, int kGroupCols_ = 64>
 struct FewConfig {
   using Element = Element_;
   static constexpr Major kSparse = kSparse_;
   static constexpr Major kDense = kDense_;
   static constexpr int kSide = kSide_;  // of the squares that blocks are cut into: 16, 32 or 64
+  static constexpr int kGroupCols = kGroupCols_;
+  static constexpr bool kRowsAlongM = kGroupCols == 128;
+  static_assert(kGroupCols == 64 || (kRowsAlongM && kSide == 64));
+  static constexpr int kMostGroups = kFewMostCols / kGroupCols;
   static constexpr int kSquares = kTileK / kSide;  // of a stage
   // Of those that there is room for. With more copies on their way the first ones come later.
   static constexpr int kMostStages = kSide == 64 ? 8 : kSide == 32 ? 10 : 16;
   static constexpr int kSparseElements = kTileK * kSide;
-  static constexpr int kDenseElements = kTileK * 64;  // of a warp group
-  static constexpr int kBytesOfSums = 64 * kSide * sizeof(float);
-  // What Epilogue asks for, to which columns are rows and rows are columns.
-  static constexpr int kTileCols = kSide;
+  static constexpr int kDenseElements = kTileK * kGroupCols;  // of a warp group
+  static constexpr int kBytesOfSums = kGroupCols * kSide * sizeof(float);
+  // What Epilogue asks for, to which rows are what lies along M.
+  static constexpr int kTileCols = kRowsAlongM ? kGroupCols : kSide;
   static constexpr int kStagedCols = kSide < 32 ? kSide : 32;
-  static constexpr int kStaging = 8192;  // bytes of a warp group
+  static constexpr int kStaging = 128 * kGroupCols;  // bytes of a warp group
   static constexpr int kRoomForSums = kBytesOfSums > kStaging ? kBytesOfSums : kStaging;
   static constexpr bool kOneSparse = false, kBothSparse = false;
 };
 
-constexpr int kFewMostCols = 256;
-constexpr int kFewMostGroups = kFewMostCols / 64;
 constexpr int kFewMostTiles = 32;     // of a cluster: one for each lane
 constexpr int kFewProducers = 4;      // warps that load
 constexpr int kFewSmem = 227 * 1024;  // bytes of a CTA
+
+/// Columns of a warp group. With no more than three of 64 as much is multiplied as there is.
+constexpr int few_group_cols(int side, std::int64_t cols) {
+  return side == 64 && cols > 192 ? 128 : 64;
+}
 
 constexpr int few_threads(int groups) { return 128 * groups + 32 * kFewProducers; }
 
@@ -61,7 +72,7 @@ struct FewLayout {
   static constexpr int kDense = C::kDenseElements * sizeof(typename C::Element);
   static constexpr int kDenseLine = kTileK * sizeof(typename C::Element);  // of a column
   static constexpr int kBarriers = 1024;  // before all else, where the compiler knows their places
-  static_assert((2 * C::kMostStages + kFewMostGroups) * 8 <= kBarriers);
+  static_assert((2 * C::kMostStages + C::kMostGroups) * 8 <= kBarriers);
 
   constexpr int stage() const { return kSparse + groups * kDense; }
   constexpr int beside() const {

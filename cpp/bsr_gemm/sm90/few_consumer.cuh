@@ -13,16 +13,18 @@
 
 namespace sparsek::bsr::sm90 {
 
-/// A warp group that multiplies 64 columns of every tile.
+/// A warp group that multiplies its columns of every tile.
 template <class C>
 class FewConsumer {
  public:
   using Element = typename C::Element;
+  static constexpr bool kRowsAlongM = C::kRowsAlongM;
   using TiledMma = decltype(cute::make_tiled_mma(
       cute::GMMA::ss_op_selector<
           Element, Element, float,
-          cute::Shape<cute::Int<64>, cute::Int<C::kSide>, cute::Int<C::kSide>>, gmma(C::kDense),
-          gmma(C::kSparse)>()));
+          cute::Shape<cute::Int<64>, cute::Int<C::kTileCols>, cute::Int<C::kSide>>,
+          gmma(kRowsAlongM ? C::kSparse : C::kDense),
+          gmma(kRowsAlongM ? C::kDense : C::kSparse)>()));
 
   __device__ FewConsumer(const FewParams& p, const FewStorage<C>& smem, int group)
       : p_(p), smem_(smem), group_(group) {}
@@ -31,8 +33,8 @@ class FewConsumer {
     using namespace cute;
     cluster_wait();  // before anything is sent
     TiledMma mma;
-    auto acc = partition_fragment_C(mma, Shape<_64, Int<C::kSide>>{});
-    const std::int32_t own_row = Out::row_of_thread(p_, group_ * 64);
+    auto acc = partition_fragment_C(mma, Shape<_64, Int<C::kTileCols>>{});
+    const std::int32_t first_col = group_ * C::kGroupCols;
     const FewPart* parts = p_.deal.parts + blockIdx.x * kFewMostParts;
     FewPart part = *parts;
     while (part.row != kNoPart) {
@@ -42,8 +44,10 @@ class FewConsumer {
         send(acc);
       } else {
         if (part.shared != 0) add(acc);
-        Out::run(p_, smem_.staging(group_), group_ * 64, own_row, part.row, p_.cols, 1 + group_,
-                 acc);
+        const std::int32_t along_m = kRowsAlongM ? part.row : first_col;
+        const std::int32_t along_n = kRowsAlongM ? first_col : part.row;
+        Out::run(p_, smem_.staging(group_), along_m, Out::row_of_thread(p_, along_m), along_n,
+                 p_.cols, 1 + group_, acc);
       }
       part = next;
     }
@@ -56,13 +60,23 @@ class FewConsumer {
   __device__ void multiply(TiledMma& mma, std::int32_t steps, Acc& acc) {
     using namespace cute;
     auto thread_mma = mma.get_slice(threadIdx.x % 128);
-    Tensor sA =
+    Tensor dense =
         make_tensor(make_smem_ptr(smem_.dense(0, 0, group_)), FewStorage<C>::dense_layout());
-    Tensor sB = make_tensor(make_smem_ptr(smem_.sparse(0, 0)), FewStorage<C>::sparse_layout());
-    Tensor rA = thread_mma.partition_fragment_A(sA);  // (MMA, 1, k / 16)
-    Tensor rB = thread_mma.partition_fragment_B(sB);
-    const int square_a = smem_.groups() * (C::kDenseElements / C::kSquares / 8);  // in 16 bytes
-    constexpr int kSquareB = C::kSparseElements / C::kSquares / 8;
+    Tensor sparse = make_tensor(make_smem_ptr(smem_.sparse(0, 0)), FewStorage<C>::sparse_layout());
+    const auto [first_a, first_b] = [&] {  // (MMA, 1, k / 16)
+      if constexpr (kRowsAlongM) {
+        return cute::make_tuple(thread_mma.partition_fragment_A(sparse),
+                                thread_mma.partition_fragment_B(dense));
+      } else {
+        return cute::make_tuple(thread_mma.partition_fragment_A(dense),
+                                thread_mma.partition_fragment_B(sparse));
+      }
+    }();
+    // From square to square, in 16 bytes.
+    const int dense_step = smem_.groups() * (C::kDenseElements / C::kSquares / 8);
+    constexpr int kSparseStep = C::kSparseElements / C::kSquares / 8;
+    const int step_a = kRowsAlongM ? kSparseStep : dense_step;
+    const int step_b = kRowsAlongM ? dense_step : kSparseStep;
     mma.accumulate_ = GMMA::ScaleOut::One;
     clear(acc);
     warpgroup_fence_operand(acc);
@@ -74,8 +88,8 @@ class FewConsumer {
 #pragma unroll
       for (int square = 0; square < C::kSquares; ++square) {
         const int at = stage_ * C::kSquares + square;
-        Tensor a = make_tensor(rA.data() + at * square_a, rA.layout());
-        Tensor b = make_tensor(rB.data() + at * kSquareB, rB.layout());
+        Tensor a = make_tensor(first_a.data() + at * step_a, first_a.layout());
+        Tensor b = make_tensor(first_b.data() + at * step_b, first_b.layout());
 #pragma unroll
         for (int k = 0; k < C::kSide / 16; ++k) gemm(mma, a(_, _, k), b(_, _, k), acc);
       }

@@ -9,9 +9,10 @@
 
 namespace sparsek::bsr::sm90 {
 
-/// Clusters of two CTAs, one on an SM: a warp group for each 64 columns, and one that loads.
+/// Clusters of two CTAs, one on an SM: a warp group for each C::kGroupCols columns, and one that
+/// loads.
 template <class C>
-__global__ void __launch_bounds__(few_threads(kFewMostGroups), 1)
+__global__ void __launch_bounds__(few_threads(C::kMostGroups), 1)
     few_kernel(const __grid_constant__ FewParams p) {
 #ifdef __CUDA_ARCH__  // or the host's pass instantiates all of it for nothing
   extern __shared__ unsigned char raw_smem[];
@@ -33,12 +34,12 @@ __global__ void __launch_bounds__(few_threads(kFewMostGroups), 1)
       cutlass::arch::ClusterBarrier::init(smem.empty(i), 4 * groups);
     }
 #pragma unroll
-    for (int i = 0; i < kFewMostGroups; ++i) {
+    for (int i = 0; i < C::kMostGroups; ++i) {
       cutlass::arch::ClusterBarrier::init(smem.sums_full(i), 1);
     }
     cutlass::arch::fence_barrier_init();
 #pragma unroll
-    for (int i = 0; i < kFewMostGroups; ++i) {
+    for (int i = 0; i < C::kMostGroups; ++i) {
       arrive_expecting(smem.sums_full(i), C::kBytesOfSums);
     }
   }

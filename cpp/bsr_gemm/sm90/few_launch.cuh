@@ -18,23 +18,25 @@ void launch_few_config(int groups, FewParams params, int num_sms, cudaStream_t s
                 layout.bytes(), stream, {true, 2}, params);
 }
 
-template <class Element, int kSide>
+template <class Element, int kSide, int kGroupCols>
 void launch_few_majors(const KernelKey& key, const FewParams& params, int num_sms,
                        cudaStream_t stream) {
   constexpr Major k = Major::k, free = Major::free;
   const bool dense_k = key.dense == Major::k;
-  const auto launch = key.sparse == Major::k
-                          ? (dense_k ? launch_few_config<FewConfig<Element, k, k, kSide>>
-                                     : launch_few_config<FewConfig<Element, k, free, kSide>>)
-                          : (dense_k ? launch_few_config<FewConfig<Element, free, k, kSide>>
-                                     : launch_few_config<FewConfig<Element, free, free, kSide>>);
-  launch(key.tile_cols / 64, params, num_sms, stream);
+  const auto launch =
+      key.sparse == Major::k
+          ? (dense_k ? launch_few_config<FewConfig<Element, k, k, kSide, kGroupCols>>
+                     : launch_few_config<FewConfig<Element, k, free, kSide, kGroupCols>>)
+          : (dense_k ? launch_few_config<FewConfig<Element, free, k, kSide, kGroupCols>>
+                     : launch_few_config<FewConfig<Element, free, free, kSide, kGroupCols>>);
+  launch(key.tile_cols / kGroupCols, params, num_sms, stream);
 }
 
-template <int kSide>
+template <int kSide, int kGroupCols = 64>
 void launch_few(const KernelKey& key, const FewParams& params, int num_sms, cudaStream_t stream) {
-  const auto launch = key.dtype == DType::float16 ? launch_few_majors<cutlass::half_t, kSide>
-                                                  : launch_few_majors<cutlass::bfloat16_t, kSide>;
+  const auto launch = key.dtype == DType::float16
+                          ? launch_few_majors<cutlass::half_t, kSide, kGroupCols>
+                          : launch_few_majors<cutlass::bfloat16_t, kSide, kGroupCols>;
   launch(key, params, num_sms, stream);
 }
 

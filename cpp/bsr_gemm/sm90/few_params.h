@@ -39,7 +39,7 @@ struct FewDeal {
   const FewPart* parts;
 };
 
-/// For the epilogue the columns are rows, and the other way round.
+/// For the epilogue rows are what lies along WGMMA's M (FewConfig).
 struct FewParams {
   FewDeal deal;
   std::int32_t stages;

@@ -89,9 +89,9 @@ class FewProducer {
       cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, full, kDenseHint, smem_.dense(stage_, at, 0), 0,
                                    k, 0);
     } else {
-      for (int group = 0; group < smem_.groups(); ++group) {
+      for (int col = 0; col < smem_.groups() * C::kGroupCols; col += 64) {
         cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, full, kDenseHint,
-                                     smem_.dense(stage_, at, group), group * 64, k, 0);
+                                     smem_.dense(stage_, at, 0) + col * C::kSide, col, k, 0);
       }
     }
   }

@@ -12,8 +12,9 @@
 namespace sparsek::bsr::sm90 {
 
 /// Where things lie in a CTA's shared memory. A stage is kTileK of k in squares of kSide:
-///   dense   for each square the columns, 64 of each warp group: lines of 64 columns, or of kSide
-///           of k where that is contiguous
+///   dense   for each square the columns, 64 by 64: lines of 64 columns, or of kSide of k where
+///   that
+///           is contiguous
 ///   sparse  the squares, lines along what is contiguous in memory
 template <class C>
 class FewStorage {
@@ -64,7 +65,8 @@ class FewStorage {
   static constexpr auto dense_layout() {  // (col, k) of a warp group and a square
     using namespace cute;
     constexpr int kInner = C::kDense == Major::free ? 64 : C::kSide;
-    return tile_to_shape(operand_atom<Element, C::kDense, kInner>(), Shape<_64, Int<C::kSide>>{});
+    return tile_to_shape(operand_atom<Element, C::kDense, kInner>(),
+                         Shape<Int<C::kGroupCols>, Int<C::kSide>>{}, Step<_2, _1>{});
   }
 
  private:

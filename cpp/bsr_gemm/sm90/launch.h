@@ -34,6 +34,9 @@ void launch_long_64(const KernelKey& key, const Params& params, int num_sms, cud
 void launch_few_16(const KernelKey& key, const FewParams& params, int num_sms, cudaStream_t stream);
 void launch_few_32(const KernelKey& key, const FewParams& params, int num_sms, cudaStream_t stream);
 void launch_few_64(const KernelKey& key, const FewParams& params, int num_sms, cudaStream_t stream);
+/// Squares of 64, 128 columns for a warp group.
+void launch_few_128_cols(const KernelKey& key, const FewParams& params, int num_sms,
+                         cudaStream_t stream);
 
 /// Two sparse operands, `key.dense` being the major of the second.
 void launch_pairs_float16(const KernelKey& key, const Params& params, cudaStream_t stream);

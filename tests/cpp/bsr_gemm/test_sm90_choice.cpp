@@ -171,10 +171,10 @@ void test_panels_abreast_where_blocks_do_not_stay() {
   }
 }
 
-template <int kSide>
+template <int kSide, int kGroupCols = 64>
 void check_few_layouts() {
-  using C = sm90::FewConfig<std::uint16_t, sm90::Major::k, sm90::Major::k, kSide>;
-  for (int groups = 1; groups <= sm90::kFewMostGroups; ++groups) {
+  using C = sm90::FewConfig<std::uint16_t, sm90::Major::k, sm90::Major::k, kSide, kGroupCols>;
+  for (int groups = 1; groups <= C::kMostGroups; ++groups) {
     for (const bool apart : {false, true}) {
       const sm90::FewLayout<C> layout{groups, apart};
       CHECK(layout.bytes() <= 232448);  // of a CTA on Hopper
@@ -187,6 +187,7 @@ void test_few_columns_fit_in_shared_memory() {
   check_few_layouts<16>();
   check_few_layouts<32>();
   check_few_layouts<64>();
+  check_few_layouts<64, 128>();
 }
 
 /// Each unit of a group lies in one tile, and only the last one is narrower than others.
