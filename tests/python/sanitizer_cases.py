@@ -208,7 +208,7 @@ def main(operations: list[str]) -> None:
         for block in (16, 32, 64, 128):
             # The kernel of few columns, where a CTA stages results where sums were, and where not; the others.
             three = 3 * 66 * min(block, 64)  # tiles for each cluster
-            for free, rows in ((16, 4352), (128, 4352), (200, three), (328, 1024), (328, 4096)):
+            for free, rows in ((16, 4352), (128, 4352), (200, three), (256, 4352), (328, 1024), (328, 4096)):
                 few_columns_case(rng, block, free, rows)
                 count += 2
         for block in (64, 128):

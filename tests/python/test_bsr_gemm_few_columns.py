@@ -12,6 +12,8 @@ from sparsek import BSRMatrix, bsr_gemm
 pytestmark = pytest.mark.gpu
 
 BLOCKS = [(rows, cols) for rows in (16, 32, 64, 128) for cols in (16, 32, 64, 128)]
+# Squares of 64 have a kernel of their own from 193 columns on.
+BLOCKS_AND_FREE = [(block, 136) for block in BLOCKS] + [(block, 248) for block in BLOCKS if min(block) >= 64]
 
 
 @pytest.mark.parametrize("free", [8, 16, 64, 136, 256])
@@ -33,7 +35,7 @@ def test_few_columns_of_many_rows(product, block, free, rng):
 
 
 @pytest.mark.parametrize("out_dtype", [None, torch.float32], ids=["16 bits", "float32"])
-@pytest.mark.parametrize("free", [64, 120, 328])
+@pytest.mark.parametrize("free", [64, 120, 248, 256, 328])
 @pytest.mark.parametrize("block", [16, 32, 64, 128])
 @pytest.mark.parametrize("product", ONE_SPARSE)
 def test_few_columns_added_to_others(product, block, free, out_dtype, rng):
@@ -45,12 +47,14 @@ def test_few_columns_added_to_others(product, block, free, out_dtype, rng):
 @pytest.mark.parametrize("order", ["row", "column"])
 @pytest.mark.parametrize("transposed", [False, True], ids=["plain", "transposed"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block[0]}x{block[1]}")
+@pytest.mark.parametrize(
+    ("block", "free"), BLOCKS_AND_FREE, ids=lambda x: f"{x[0]}x{x[1]}" if isinstance(x, tuple) else None
+)
 @pytest.mark.parametrize("product", ONE_SPARSE)
-def test_few_columns_of_all_orders(product, block, dtype, transposed, order, rng):
+def test_few_columns_of_all_orders(product, block, free, dtype, transposed, order, rng):
     options = {"block": block, "transposed": transposed, "order": order, "shuffled": True, "density": 0.3}
     size = (4224 // block[0], 4224 // block[0], 512 // block[1])
-    check(product, "sm90", dtype, rng, free=136, size=size, **options)
+    check(product, "sm90", dtype, rng, free=free, size=size, **options)
 
 
 @pytest.mark.parametrize(
@@ -104,9 +108,10 @@ def test_few_columns_and_one_row_of_all_blocks(block, free, rng):
     check_in_a_graph(matrix, dense(rng, 4096, free, torch.float16, "cuda"))
 
 
+@pytest.mark.parametrize("free", [64, 256])
 @pytest.mark.parametrize("block", [16, 32, 64, 128])
-def test_few_columns_and_garbage_in_unchecked_structure(block, rng):
-    x = torch.ones(4 * block, 64, device="cuda", dtype=torch.float16)
+def test_few_columns_and_garbage_in_unchecked_structure(block, free, rng):
+    x = torch.ones(4 * block, free, device="cuda", dtype=torch.float16)
     for matrix in broken_structures(rng, block, "cuda", rows=8192 // block):
         assert torch.isfinite(bsr_gemm(matrix, x, backend="sm90")).all()
     for matrix in broken_structures(rng, block, "cuda", cols=8192 // block):

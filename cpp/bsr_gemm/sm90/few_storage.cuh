@@ -13,8 +13,7 @@ namespace sparsek::bsr::sm90 {
 
 /// Where things lie in a CTA's shared memory. A stage is kTileK of k in squares of kSide:
 ///   dense   for each square the columns, 64 by 64: lines of 64 columns, or of kSide of k where
-///   that
-///           is contiguous
+///           that is contiguous
 ///   sparse  the squares, lines along what is contiguous in memory
 template <class C>
 class FewStorage {
