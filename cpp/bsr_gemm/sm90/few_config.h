@@ -10,8 +10,8 @@ constexpr int kFewMostCols = 256;
 
 /// The kernel for few columns: a tile is kSide rows of the sparse operand and all columns,
 /// kGroupCols for each warp group that multiplies. Of 64, columns lie along WGMMA's M, and rows
-/// along its N. Of 128 it is the other way round, for squares of 64: tensor cores then read a third
-/// less of shared memory, which TMA writes to at the same time.
+/// along its N. Of 128 it is the other way round, for squares of 64: tensor cores then read a
+/// quarter less of shared memory, which TMA writes to at the same time.
 template <class Element_, Major kSparse_, Major kDense_, int kSide_, int kGroupCols_ = 64>
 struct FewConfig {
   using Element = Element_;
