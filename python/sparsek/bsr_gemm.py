@@ -94,7 +94,7 @@ def multiply(
         return jax.bsr_gemm(a, b, alpha=alpha, c=c, beta=beta, out_dtype=out_dtype, backend=backend)
     dtype = library.dtype(like) if out_dtype is None else frameworks.dtype_name(out_dtype)
     if dtype not in ("float16", "bfloat16", "float32"):
-        name = "a" if out_dtype is None else "out_dtype"
+        name = "out_dtype" if out_dtype is not None else "a" if like is a_values else "b"
         raise TypeError(f"{name}: expected float16, bfloat16 or float32, got {dtype}")
 
     if c is None and beta != 0:
