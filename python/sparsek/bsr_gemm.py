@@ -110,10 +110,8 @@ def multiply(
     if out_pattern is None:
         if isinstance(out, BSRMatrix):
             raise TypeError("out: expected a dense array without out_pattern, got a BSRMatrix")
-    elif out is None:
-        out = out_pattern.with_values(library.empty(tuple(out_pattern.values.shape), dtype, like))
-    elif not isinstance(out, BSRMatrix):
-        raise TypeError(f"out: expected a BSRMatrix with out_pattern, got {type(out).__name__}")
+    else:
+        out = _sampled_out(out, out_pattern, (a.shape[0], b.shape[1]), dtype, like)
 
     # What has use for a plan.
     planned = backend in (None, "sm90") and frameworks.of(a_values).dtype(a_values) != "float32"
@@ -136,6 +134,23 @@ def multiply(
         frameworks.export,
     )
     return result if out is None else out
+
+
+def _sampled_out(
+    out: Array | BSRMatrix | None, out_pattern: BSRMatrix, shape: tuple[int, int], dtype: str, like: Array
+) -> BSRMatrix:
+    """`out`, or one of the pattern's structure. Of structures that differ in nothing but indices none is told apart:
+    that would wait for the GPU."""
+    if tuple(out_pattern.shape) != shape:
+        raise ValueError(f"out_pattern: expected shape {shape}, got {tuple(out_pattern.shape)}")
+    values = tuple(out_pattern.values.shape)
+    if out is None:
+        return out_pattern.with_values(frameworks.of(like).empty(values, dtype, like))
+    if not isinstance(out, BSRMatrix):
+        raise TypeError(f"out: expected a BSRMatrix with out_pattern, got {type(out).__name__}")
+    if tuple(out.values.shape) != values:
+        raise ValueError(f"out: expected the pattern of out_pattern, values {values}, got {tuple(out.values.shape)}")
+    return out
 
 
 def _matrix(name: str, operand: Any) -> Array | BSRMatrix:

@@ -213,6 +213,7 @@ def errors(rng):
     odd, _ = sparse(rng, 8, 4, (8, 16), 0.5, torch.float32, "cpu")
     square, _ = sparse(rng, 4, 4, (16, 16), 0.5, torch.float32, "cpu")
     square_x = dense(rng, 64, 64, torch.float32, "cpu")
+    coarse, _ = sparse(rng, 2, 2, (32, 32), 1.0, torch.float32, "cpu")
     return [
         (
             lambda: bsr_gemm(a, x, out=torch.zeros(48, 1).expand(48, 20)),
@@ -250,7 +251,21 @@ def errors(rng):
         (lambda: bsr_gemm(a, [1.0]), TypeError, r"b: expected an array .*, got list"),
         (lambda: bsr_gemm(a, x[None]), ValueError, r"b: expected 2 axes, got shape \(1, 64, 20\)"),
         (lambda: bsr_gemm(y, x, out_pattern=y), TypeError, r"out_pattern: expected a sparsek.BSRMatrix, got Tensor"),
-        (lambda: bsr_gemm(a, x, out_pattern=a), NotImplementedError, r"out: a product sampled .* got a block-sparse"),
+        (
+            lambda: bsr_gemm(y, x, out_pattern=a),
+            ValueError,
+            r"^out_pattern: expected shape \(48, 20\), got \(48, 64\)",
+        ),
+        (
+            lambda: bsr_gemm(square_x, square_x.clone(), out_pattern=square, out=coarse),
+            ValueError,
+            r"^out: expected the pattern of out_pattern, values \(\d+, 16, 16\), got \(4, 32, 32\)",
+        ),
+        (
+            lambda: bsr_gemm(square, square_x, out_pattern=square),
+            NotImplementedError,
+            r"out: a product sampled .* got a block-sparse",
+        ),
         (
             lambda: bsr_gemm(a, odd),
             ValueError,
