@@ -111,7 +111,9 @@ def multiply(
         if isinstance(out, BSRMatrix):
             raise TypeError("out: expected a dense array without out_pattern, got a BSRMatrix")
     else:
-        out = _sampled_out(out, out_pattern, (a.shape[0], b.shape[1]), dtype, like)
+        _check_pattern(out_pattern, (a.shape[0], b.shape[1]), out)
+        if out is None:
+            out = out_pattern.with_values(library.empty(tuple(out_pattern.values.shape), dtype, like))
 
     # What has use for a plan.
     planned = backend in (None, "sm90") and frameworks.of(a_values).dtype(a_values) != "float32"
@@ -136,21 +138,17 @@ def multiply(
     return result if out is None else out
 
 
-def _sampled_out(
-    out: Array | BSRMatrix | None, out_pattern: BSRMatrix, shape: tuple[int, int], dtype: str, like: Array
-) -> BSRMatrix:
-    """`out`, or one of the pattern's structure. Of structures that differ in nothing but indices none is told apart:
-    that would wait for the GPU."""
-    if tuple(out_pattern.shape) != shape:
-        raise ValueError(f"out_pattern: expected shape {shape}, got {tuple(out_pattern.shape)}")
-    values = tuple(out_pattern.values.shape)
+def _check_pattern(out_pattern: BSRMatrix, shape: tuple[int, int], out: Array | BSRMatrix | None) -> None:
+    """Structures that differ in nothing but indices are not told apart: that would wait for the GPU."""
+    if out_pattern.shape != shape:
+        raise ValueError(f"out_pattern: expected shape {shape}, got {out_pattern.shape}")
     if out is None:
-        return out_pattern.with_values(frameworks.of(like).empty(values, dtype, like))
+        return
     if not isinstance(out, BSRMatrix):
         raise TypeError(f"out: expected a BSRMatrix with out_pattern, got {type(out).__name__}")
-    if tuple(out.values.shape) != values:
-        raise ValueError(f"out: expected the pattern of out_pattern, values {values}, got {tuple(out.values.shape)}")
-    return out
+    values, given = tuple(out_pattern.values.shape), tuple(out.values.shape)
+    if given != values:
+        raise ValueError(f"out: expected the pattern of out_pattern, values {values}, got {given}")
 
 
 def _matrix(name: str, operand: Any) -> Array | BSRMatrix:
