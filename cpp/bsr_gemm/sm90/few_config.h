@@ -28,6 +28,9 @@ struct FewConfig {
   static constexpr int kSparseElements = kTileK * kSide;
   static constexpr int kDenseElements = kTileK * kGroupCols;  // of a warp group
   static constexpr int kBytesOfSums = kGroupCols * kSide * sizeof(float);
+  // Warps that load: starting a copy takes one some 100 clocks, and small squares are many copies.
+  static constexpr int kProducers = kSide == 64 ? 1 : 4;
+  static constexpr int kMostThreads = 128 * kMostGroups + 32 * kProducers;
   // What Epilogue asks for, to which rows are what lies along M.
   static constexpr int kTileCols = kRowsAlongM ? kGroupCols : kSide;
   static constexpr int kStagedCols = kSide < 32 ? kSide : 32;
@@ -37,15 +40,12 @@ struct FewConfig {
 };
 
 constexpr int kFewMostTiles = 32;     // of a cluster: one for each lane
-constexpr int kFewProducers = 4;      // warps that load
 constexpr int kFewSmem = 227 * 1024;  // bytes of a CTA
 
 /// Columns of a warp group. With no more than three of 64 as much is multiplied as there is.
 constexpr int few_group_cols(int side, std::int64_t cols) {
   return side == 64 && cols > 192 ? 128 : 64;
 }
-
-constexpr int few_threads(int groups) { return 128 * groups + 32 * kFewProducers; }
 
 /// Clusters of two CTAs, one on an SM.
 constexpr int few_clusters(int num_sms) { return num_sms / 2; }

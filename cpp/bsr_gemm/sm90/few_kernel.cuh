@@ -9,14 +9,14 @@
 
 namespace sparsek::bsr::sm90 {
 
-/// Clusters of two CTAs, one on an SM: a warp group for each C::kGroupCols columns, and one that
-/// loads.
+/// Clusters of two CTAs, one on an SM: a warp group for each C::kGroupCols columns, and behind them
+/// C::kProducers warps that load.
 template <class C>
-__global__ void __launch_bounds__(few_threads(C::kMostGroups), 1)
+__global__ void __launch_bounds__(C::kMostThreads, 1)
     few_kernel(const __grid_constant__ FewParams p) {
 #ifdef __CUDA_ARCH__  // or the host's pass instantiates all of it for nothing
   extern __shared__ unsigned char raw_smem[];
-  const int groups = static_cast<int>(blockDim.x - 32 * kFewProducers) / 128, group = warp_group();
+  const int groups = static_cast<int>(blockDim.x - 32 * C::kProducers) / 128, group = warp_group();
   const FewStorage<C> smem(raw_smem, groups, p);
   if (threadIdx.x == 128 * groups) {
     cute::prefetch_tma_descriptor(&p.sparse_map);

@@ -9,8 +9,8 @@
 
 namespace sparsek::bsr::sm90 {
 
-/// A warp that fills every fourth stage, since starting a copy takes it some 100 clocks. Its lanes
-/// read a square each, a round ahead, and start that square's copies.
+/// A warp that fills every C::kProducers-th stage. Its lanes read a square each, a round ahead, and
+/// start that square's copies.
 template <class C>
 class FewProducer {
  public:
@@ -30,8 +30,8 @@ class FewProducer {
         smem_(smem),
         start_(start),
         // No more than stages: a warp's last stage says that the one before that has been read.
-        warps_(min(kFewProducers, smem.stages())),
-        turn_(static_cast<int>(threadIdx.x / 32 % kFewProducers)) {}
+        warps_(min(C::kProducers, smem.stages())),
+        turn_(static_cast<int>(threadIdx.x / 32 % C::kProducers)) {}
 
   __device__ void run() {
     if (turn_ < warps_) fill_all();
@@ -68,29 +68,39 @@ class FewProducer {
       if (++stage_ == smem_.stages()) {
         stage_ = 0;
         phase_ ^= 1;
+        dense_first_ = false;
       }
     }
   }
 
   /// Of the stage, the square in place `at`.
   __device__ void load(const FewSquare& square, int at) {
-    constexpr auto kBlocksHint = static_cast<std::uint64_t>(Hint::EVICT_FIRST);  // read once
-    constexpr auto kDenseHint = static_cast<std::uint64_t>(Hint::EVICT_LAST);
-    std::uint64_t* const full = smem_.full(stage_);
-    const std::int32_t k = square.k & ~(kFewInRow - 1), in_block = k & p_.block_k_mask;
+    const std::int32_t k = square.k & ~(kFewInRow - 1);
+    if (!dense_first_) load_square(square, k, at);
+    load_dense(k, at);
+    if (dense_first_) load_square(square, k, at);
+  }
+
+  __device__ void load_square(const FewSquare& square, std::int32_t k, int at) {
+    constexpr auto kHint = static_cast<std::uint64_t>(Hint::EVICT_FIRST);  // read once
+    const std::int32_t in_block = k & p_.block_k_mask;
     const std::int32_t in_row = (square.k & (kFewInRow - 1)) * C::kSide;
     const bool by_k = C::kSparse == Major::k;
-    cute::SM90_TMA_LOAD_3D::copy(&p_.sparse_map, full, kBlocksHint, smem_.sparse(stage_, at),
-                                 by_k ? in_block : in_row, by_k ? in_row : in_block, square.value);
+    cute::SM90_TMA_LOAD_3D::copy(&p_.sparse_map, smem_.full(stage_), kHint,
+                                 smem_.sparse(stage_, at), by_k ? in_block : in_row,
+                                 by_k ? in_row : in_block, square.value);
+  }
+
+  __device__ void load_dense(std::int32_t k, int at) {
+    constexpr auto kHint = static_cast<std::uint64_t>(Hint::EVICT_LAST);
+    std::uint64_t* const full = smem_.full(stage_);
     if constexpr (C::kDense == Major::k) {
-      cute::SM90_TMA_LOAD_2D::copy(&p_.dense_map, full, kDenseHint, smem_.dense(stage_, at, 0), k,
-                                   0);
+      cute::SM90_TMA_LOAD_2D::copy(&p_.dense_map, full, kHint, smem_.dense(stage_, at, 0), k, 0);
     } else if (p_.dense_in_chunks) {
-      cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, full, kDenseHint, smem_.dense(stage_, at, 0), 0,
-                                   k, 0);
+      cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, full, kHint, smem_.dense(stage_, at, 0), 0, k, 0);
     } else {
       for (int col = 0; col < smem_.groups() * C::kGroupCols; col += 64) {
-        cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, full, kDenseHint,
+        cute::SM90_TMA_LOAD_3D::copy(&p_.dense_map, full, kHint,
                                      smem_.dense(stage_, at, 0) + col * C::kSide, col, k, 0);
       }
     }
@@ -102,6 +112,7 @@ class FewProducer {
   int warps_, turn_;  // of how many warps, and stages until it is this one's turn
   int stage_ = 0;
   std::uint32_t phase_ = 0;
+  bool dense_first_ = C::kRowsAlongM;  // in the first round of stages, which is then full sooner
 };
 
 }  // namespace sparsek::bsr::sm90
