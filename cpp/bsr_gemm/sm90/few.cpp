@@ -28,7 +28,7 @@ void run_few(const Problem& p, const BsrGemmArgs& args) {
   params.deal = deal_of(matrix, s.side, left ? args.a_plan : args.b_plan);
   params.staging_apart = few_staging_apart(s.rows, key.inner, p.device.num_sms);
   params.block_k_mask = static_cast<std::int32_t>(s.block.cols - 1);
-  const bool rows_along_m = group_cols == 128;
+  const bool rows_along_m = few_rows_along_m(group_cols);
   params.rows = static_cast<std::int32_t>(rows_along_m ? s.rows : s.cols);
   params.cols = static_cast<std::int32_t>(rows_along_m ? s.cols : s.rows);
   if (values.shape[0] > 0) {

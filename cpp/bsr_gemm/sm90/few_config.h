@@ -8,6 +8,9 @@ namespace sparsek::bsr::sm90 {
 
 constexpr int kFewMostCols = 256;
 
+/// Of a tile whose warp groups have so many columns each: of 64 they lie along WGMMA's M.
+constexpr bool few_rows_along_m(int group_cols) { return group_cols == 128; }
+
 /// The kernel for few columns: a tile is kSide rows of the sparse operand and all columns,
 /// kGroupCols for each warp group that multiplies. Of 64, columns lie along WGMMA's M, and rows
 /// along its N. Of 128 it is the other way round, for squares of 64: tensor cores then read a
@@ -19,7 +22,7 @@ struct FewConfig {
   static constexpr Major kDense = kDense_;
   static constexpr int kSide = kSide_;  // of the squares that blocks are cut into: 16, 32 or 64
   static constexpr int kGroupCols = kGroupCols_;
-  static constexpr bool kRowsAlongM = kGroupCols == 128;
+  static constexpr bool kRowsAlongM = few_rows_along_m(kGroupCols);
   static_assert(kGroupCols == 64 || (kRowsAlongM && kSide == 64));
   static constexpr int kMostGroups = kFewMostCols / kGroupCols;
   static constexpr int kSquares = kTileK / kSide;  // of a stage
