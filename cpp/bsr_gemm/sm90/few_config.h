@@ -33,7 +33,7 @@ struct FewConfig {
   static constexpr int kBytesOfSums = kGroupCols * kSide * sizeof(float);
   // Warps that load: starting a copy takes one some 100 clocks, and small squares are many copies.
   static constexpr int kProducers = kSide == 64 ? 1 : 4;
-  static constexpr int kMostThreads = 128 * kMostGroups + 32 * kProducers;
+  static constexpr int threads(int groups) { return 128 * groups + 32 * kProducers; }
   // What Epilogue asks for, to which rows are what lies along M.
   static constexpr int kTileCols = kRowsAlongM ? kGroupCols : kSide;
   static constexpr int kStagedCols = kSide < 32 ? kSide : 32;

@@ -12,7 +12,7 @@ namespace sparsek::bsr::sm90 {
 /// Clusters of two CTAs, one on an SM: a warp group for each C::kGroupCols columns, and behind them
 /// C::kProducers warps that load.
 template <class C>
-__global__ void __launch_bounds__(C::kMostThreads, 1)
+__global__ void __launch_bounds__(C::threads(C::kMostGroups), 1)
     few_kernel(const __grid_constant__ FewParams p) {
 #ifdef __CUDA_ARCH__  // or the host's pass instantiates all of it for nothing
   extern __shared__ unsigned char raw_smem[];

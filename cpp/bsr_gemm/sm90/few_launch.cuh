@@ -14,8 +14,8 @@ void launch_few_config(int groups, FewParams params, int num_sms, cudaStream_t s
   cuda_check(cudaFuncSetAttribute(few_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   layout.bytes()),
              "bsr_gemm: sm90");
-  launch_kernel("bsr_gemm: sm90", few_kernel<C>, 2 * few_clusters(num_sms),
-                128 * groups + 32 * C::kProducers, layout.bytes(), stream, {true, 2}, params);
+  launch_kernel("bsr_gemm: sm90", few_kernel<C>, 2 * few_clusters(num_sms), C::threads(groups),
+                layout.bytes(), stream, {true, 2}, params);
 }
 
 template <class Element, int kSide, int kGroupCols>
