@@ -46,10 +46,8 @@ std::size_t workspace_bytes(const Problem& p) {
     case Product::sparse_dense:
     case Product::dense_sparse: return bytes_of_sums(p);
     case Product::sparse_sparse: return bytes_of_next_tile(p);
-    case Product::sampled:
-    case Product::dense: return bytes_of_shared_tiles(p);
+    default: return 0;
   }
-  return 0;
 }
 
 void run(const Problem& p, const BsrGemmArgs& args) {

@@ -105,13 +105,11 @@ struct SampledParams {
   CUtensorMap row_map;  // of the operand along the pattern's rows
   CUtensorMap col_map;
   bool whole;
-  std::int32_t rows, cols;
-  Lists lists;  // of the pattern
+  std::int32_t rows, cols;  // of a whole result
+  Lists lists;              // of the pattern
   int log2_block_rows;
-  int log2_block_cols;      // in a whole result those of half a tile
-  std::int32_t steps;       // K tiles
-  std::int32_t most_parts;  // CTAs that may share a tile
-  float* sums;              // of each CTA's part
+  int log2_block_cols;  // in a whole result those of half a tile
+  std::int32_t steps;   // K tiles
   std::int64_t out_block_stride;
   std::int64_t c_block_stride;
   Result result;  // of a block
