@@ -153,6 +153,7 @@ Problem make_problem(const BsrGemmArgs& args) {
   problem.c_access = problem.adds_c ? access_of(args.c.values()) : Access{};
   problem.a_density = density_of(args.a);
   problem.b_density = density_of(args.b);
+  problem.out_blocks = args.out.sparse ? args.out.sparse->nnz() : 0;
   problem.forced = !args.backend.empty();
   problem.workspace_offered = args.workspace != nullptr;
   problem.a_planned = args.a_plan != nullptr;

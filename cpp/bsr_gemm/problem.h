@@ -46,6 +46,7 @@ struct Problem {
   bool adds_c = false;
   double a_density = 1;  // stored blocks over those of a dense matrix
   double b_density = 1;
+  std::int64_t out_blocks = 0;  // stored
   bool a_planned = false;
   bool b_planned = false;
   bool out_planned = false;

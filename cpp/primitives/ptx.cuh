@@ -31,6 +31,11 @@ __device__ inline std::uint32_t load_relaxed(const std::uint32_t* from) {
   return value;
 }
 
+/// Has L2 read the line that the address is in.
+__device__ inline void prefetch_to_l2(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(from)));
+}
+
 /// 2^x, with results below the smallest normal number flushed to zero.
 __device__ inline float exp2_approx(float x) {
   float y;

@@ -58,8 +58,8 @@ struct BsrGemmArgs {
   void* stream = nullptr;    // cudaStream_t
 
   // Device memory, 256-byte aligned; null: the backends that need some decline, and sm90 leaves
-  // rows that are very long to one SM each, and computes two sparse operands by a CTA for each
-  // tile.
+  // rows that are very long, and the few tiles of a small result, to one SM each, and computes two
+  // sparse operands by a CTA for each tile.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
 };

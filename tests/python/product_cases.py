@@ -114,7 +114,7 @@ def call_declined(product, dtype, rng, block):
         bsr_gemm(*((a, x) if product == "sparse_dense" else (y, a)), backend="wmma")
 
 
-def _values_at(pattern, full):
+def values_at(pattern, full):
     """The values that `pattern` would have if it were cut out of a dense tensor."""
     bm, bk = pattern.block_shape
     blocks = full.reshape(full.shape[0] // bm, bm, full.shape[1] // bk, bk).transpose(1, 2)
@@ -179,7 +179,7 @@ def check(
 
     poison = float("nan")
     if product == "sampled":
-        c = pattern.with_values(_values_at(pattern, c_full))
+        c = pattern.with_values(values_at(pattern, c_full))
         out = pattern.with_values(torch.full(tuple(pattern.values.shape), poison, dtype=out_type, device=device))
         expected, lowprec = at_pattern(pattern, expected), at_pattern(pattern, lowprec)
     else:

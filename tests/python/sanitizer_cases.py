@@ -152,10 +152,29 @@ def panels_case(rng: np.random.Generator, block: int, free: int) -> None:
     check_product(bsr_gemm(a, x.cuda(), backend="sm90"), a_full.float() @ x.float(), f"panels {block} {free}")
 
 
-def many_sampled_case(rng: np.random.Generator, block: int) -> None:
-    """Several rounds of tiles, of three units of columns and fewer."""
-    pattern, _ = sparse(rng, 2048, 3712, (block, block))
-    x, y = half(rng, 2048, 72), half(rng, 72, 3712)
+def added_case(rng: np.random.Generator, block: int, free: int, dtype: torch.dtype, across: bool) -> None:
+    """A product that is added to what is there."""
+    a, a_full = sparse(rng, 640, 512, (block, block))
+    x, c = half(rng, 512, free), half(rng, 640, free).to("cuda", dtype)
+    c = c.T.contiguous().T if across else c
+    expected = a_full @ x.double() + 0.5 * c.double().cpu()
+    product = bsr_gemm(a, x.cuda(), c=c, beta=0.5, out=c, backend="sm90")
+    check_product(product, expected, f"and c {block} {free} {dtype} {across}")
+
+
+def added_sampled_case(rng: np.random.Generator, block: int) -> None:
+    pattern, c_full = sparse(rng, 512, 640, (block, block))
+    x, y = half(rng, 512, 72), half(rng, 72, 640)
+    sampled = bsr_gemm(x.cuda(), y.cuda(), out_pattern=pattern, c=pattern, beta=0.5, backend="sm90")
+    check_product(
+        sampled.to_dense(), at_pattern(pattern, x.double() @ y.double()) + 0.5 * c_full, f"sampled, c {block}"
+    )
+
+
+def sampled_case(rng: np.random.Generator, block: int, rows: int, cols: int, depth: int) -> None:
+    """Several rounds of tiles, of three units of columns and fewer, or few tiles, which CTAs share along a deep k."""
+    pattern, _ = sparse(rng, rows, cols, (block, block))
+    x, y = half(rng, rows, depth), half(rng, depth, cols)
     sampled = bsr_gemm(x.cuda(), y.cuda(), out_pattern=pattern, backend="sm90")
     check_product(sampled.to_dense(), at_pattern(pattern, x.double() @ y.double()), f"sampled {block}")
 
@@ -215,7 +234,15 @@ def main(operations: list[str]) -> None:
             many_pairs_case(rng, block)
             count += 1
         for block in (32, 128):
-            many_sampled_case(rng, block)
+            for shape in ((2048, 3712, 72), (512, 640, 2056)):
+                sampled_case(rng, block, *shape)
+                count += 1
+        for block in (32, 128):
+            for free, across in ((64, False), (456, False), (456, True)):
+                for dtype in (torch.float16, torch.float32):
+                    added_case(rng, block, free, dtype, across)
+                    count += 1
+            added_sampled_case(rng, block)
             count += 1
         for backend in ("sm90", "wmma", "simt", "sm90_dense"):
             for block in (16, 32, 64, 128):

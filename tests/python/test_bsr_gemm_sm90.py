@@ -13,7 +13,6 @@ from product_cases import (
     check,
     check_in_a_graph,
     dense,
-    of_lengths,
     sparse,
     zipf,
 )
@@ -214,41 +213,6 @@ def test_says_why_not(rng):
     ):
         with pytest.raises(NotImplementedError, match=message):
             call()
-
-
-def check_sampled(result, a, b):
-    where = result.with_values(torch.ones_like(result.values)).to_dense() != 0
-    expected, lowprec = (
-        torch.where(where, reference.matmul(a, b, 1.0, None, 0.0, dtype=dtype), 0)
-        for dtype in (torch.float64, torch.float16)
-    )
-    reference.assert_close(result.to_dense(), expected, lowprec)
-
-
-@pytest.mark.parametrize("depth", [8, 64, 1000])
-@pytest.mark.parametrize("orders", ["row row", "row column", "column row", "column column"])
-@pytest.mark.parametrize("block", [(16, 16), (16, 128), (32, 32), (64, 64), (128, 128)], ids=str)
-def test_sampled_orders(block, orders, depth, rng):
-    """Each operand contiguous along k or across it, and a depth that no tile divides."""
-    bm, bn = block
-    pattern, _ = sparse(rng, 640 // bm, 1408 // bn, block, 0.3, torch.float16, "cuda", shuffled=True)
-    a, b = (
-        dense(rng, *shape, torch.float16, "cuda", order)
-        for shape, order in zip(((640, depth), (depth, 1408)), orders.split(), strict=True)
-    )
-    check_sampled(bsr_gemm(a, b, out_pattern=pattern, backend="sm90"), a, b)
-
-
-@pytest.mark.parametrize("blocks_in_row", [1, 3, 6, 9, 20, "any"])
-@pytest.mark.parametrize(("block", "size"), [(128, (64, 24)), (32, (240, 96))], ids=str)
-def test_sampled_of_many_tiles(block, size, blocks_in_row, rng):
-    """One round of tiles or several, of one unit of columns, of two and of three, at rows that are equal and not."""
-    counts = rng.integers(0, size[1] + 1, size[0]) if blocks_in_row == "any" else np.full(size[0], blocks_in_row)
-    pattern = of_lengths(rng, counts, size[1], block, "cuda")
-    a, b = (dense(rng, *shape, torch.float16, "cuda") for shape in ((size[0] * block, 72), (72, size[1] * block)))
-    pattern.values.fill_(float("nan"))
-    bsr_gemm(a, b, out_pattern=pattern, out=pattern, backend="sm90")
-    check_sampled(pattern, a, b)
 
 
 @pytest.mark.parametrize("blocks", [(16, 32, 64), (128, 16, 32), (64, 128, 128), (32, 64, 16)], ids=str)

@@ -46,8 +46,10 @@ std::size_t workspace_bytes(const Problem& p) {
     case Product::sparse_dense:
     case Product::dense_sparse: return bytes_of_sums(p);
     case Product::sparse_sparse: return bytes_of_next_tile(p);
-    default: return 0;
+    case Product::sampled:
+    case Product::dense: return bytes_of_shared_tiles(p);
   }
+  return 0;
 }
 
 void run(const Problem& p, const BsrGemmArgs& args) {

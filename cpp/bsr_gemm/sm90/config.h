@@ -90,6 +90,8 @@ struct Config {
   static constexpr bool kStageForEachWarp = kOneSparse && kSparseByTma;
   static constexpr int kArrivals = kSparseByTma ? 1 : 129;  // at a stage
   static constexpr int kStagedCols = 64;                    // of results in float32, at a time
+  // Of which a thread takes so many at once, as it has registers for.
+  static constexpr int kFoursAtOnce = kBothSparse || kKind == Kind::sampled ? 2 : 4;
   // See Tiles; with smaller blocks it was measured to be slower.
   static constexpr bool kEvenTiles = kInner == 64;
   // Of one thread; they add up to what a launch gets, where registers are dealt out.

@@ -85,6 +85,8 @@ struct Consumer {
       const auto steps = static_cast<std::int32_t>(uniform(tile.steps));
       const std::int32_t row = tile.group * kTileRows + group * kGroupRows;
       const std::int32_t own_row = Epilogue<C>::row_of_thread(p, row);
+      const std::int32_t end_col = tile.is_short ? min(p.cols, tile.col + p.last_cols) : p.cols;
+      Epilogue<C>::ask_for_c(p, row, tile.col, end_col);
       clear(acc);
       warpgroup_fence_operand(acc);
       // Where both operands are sparse, the number of steps is not known: kEndOfTile comes.
@@ -138,7 +140,6 @@ struct Consumer {
           add_left(p, tile.stretch + other, group, acc);
         }
       }
-      const std::int32_t end_col = tile.is_short ? min(p.cols, tile.col + p.last_cols) : p.cols;
       Epilogue<C>::run(p, smem.staging_of(group), row, own_row, tile.col, end_col, 1 + group, acc);
     }
   }

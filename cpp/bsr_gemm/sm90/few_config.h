@@ -37,6 +37,7 @@ struct FewConfig {
   // What Epilogue asks for, to which rows are what lies along M.
   static constexpr int kTileCols = kRowsAlongM ? kGroupCols : kSide;
   static constexpr int kStagedCols = kSide < 32 ? kSide : 32;
+  static constexpr int kFoursAtOnce = 4;
   static constexpr int kStaging = 128 * kGroupCols;  // bytes of a warp group
   static constexpr int kRoomForSums = kBytesOfSums > kStaging ? kBytesOfSums : kStaging;
   static constexpr bool kOneSparse = false, kBothSparse = false;

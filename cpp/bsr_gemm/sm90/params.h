@@ -54,6 +54,7 @@ struct Result {
   bool wide_out;    // float32
   bool rows_inner;  // whether the kernel's rows are contiguous in out
   bool aligned;     // out takes 16-byte stores
+  bool c_aligned;   // c has its contiguous axis where out has it, and takes 16-byte loads
 };
 
 struct Params {
@@ -105,11 +106,13 @@ struct SampledParams {
   CUtensorMap row_map;  // of the operand along the pattern's rows
   CUtensorMap col_map;
   bool whole;
-  std::int32_t rows, cols;  // of a whole result
-  Lists lists;              // of the pattern
+  std::int32_t rows, cols;
+  Lists lists;  // of the pattern
   int log2_block_rows;
-  int log2_block_cols;  // in a whole result those of half a tile
-  std::int32_t steps;   // K tiles
+  int log2_block_cols;      // in a whole result those of half a tile
+  std::int32_t steps;       // K tiles
+  std::int32_t most_parts;  // CTAs that may share a tile
+  float* sums;              // of each CTA's part
   std::int64_t out_block_stride;
   std::int64_t c_block_stride;
   Result result;  // of a block

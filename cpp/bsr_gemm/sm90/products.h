@@ -27,6 +27,10 @@ std::int64_t num_tiles(const Problem& problem, int tile_cols);
 /// can be so long that one of its tiles takes longer than a worker's share of all.
 std::size_t bytes_of_sums(const Problem& problem);
 
+/// What it takes for CTAs to share the tiles of a product of two dense operands; 0 where these are
+/// too many for that, or the walk over k too short.
+std::size_t bytes_of_shared_tiles(const Problem& problem);
+
 /// What it takes for CTAs to take the tiles of two sparse operands as they get ready; 0 where no
 /// CTA has several.
 std::size_t bytes_of_next_tile(const Problem& problem);
@@ -48,6 +52,7 @@ inline void set_factors(const Problem& p, const BsrGemmArgs& args, bool rows_inn
   result->wide_out = p.out_dtype == DType::float32;
   result->rows_inner = rows_inner;
   result->aligned = p.out_access.alignment == 16;
+  result->c_aligned = p.c_access.axis == p.out_access.axis && p.c_access.alignment == 16;
 }
 
 /// A dense result, and c.

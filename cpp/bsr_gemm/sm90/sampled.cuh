@@ -7,6 +7,7 @@
 #include "bsr_gemm/sm90/sampled_consumer.cuh"
 #include "bsr_gemm/sm90/sampled_producer.cuh"
 #include "core/cuda_check.h"
+#include "primitives/launch.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -37,8 +38,10 @@ void launch_sampled_config(const SampledParams& params, int ctas, cudaStream_t s
   cuda_check(cudaFuncSetAttribute(sampled_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   kSmemBytes),
              "bsr_gemm: sm90");
-  sampled_kernel<C><<<ctas, C::kThreads, kSmemBytes, stream>>>(params);
-  cuda_check(cudaGetLastError(), "bsr_gemm: sm90");
+  LaunchOptions options;
+  options.cooperative = params.most_parts > 1;
+  launch_kernel("bsr_gemm: sm90", sampled_kernel<C>, ctas, C::kThreads, kSmemBytes, stream, options,
+                params);
 }
 
 template <class Element, Major kRows>

@@ -2,11 +2,12 @@
 
 #include <cute/tensor.hpp>
 
-#include "bsr_gemm/sm90/epilogue.cuh"
 #include "bsr_gemm/sm90/layouts.cuh"
+#include "bsr_gemm/sm90/sampled_epilogue.cuh"
 #include "bsr_gemm/sm90/sampled_storage.cuh"
 #include "bsr_gemm/sm90/sampled_tiles.cuh"
 #include "bsr_gemm/sm90/stage_reader.cuh"
+#include "bsr_gemm/sm90/sums.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -19,25 +20,49 @@ class SampledConsumer {
   using L = Layouts<C>;
 
   __device__ SampledConsumer(const SampledParams& p, SampledStorage<C>& smem, int group)
-      : p_(p), smem_(smem), group_(group), tiles_(p), reader_(smem, tiles_.stages()) {}
+      : p_(p),
+        smem_(smem),
+        group_(group),
+        tiles_(p),
+        epilogue_(p, smem, group),
+        reader_(smem, tiles_.stages()) {}
 
-  __device__ void run() {
-    while (tiles_.valid()) {
-      const SampledTile tile = tiles_.take();
-      const std::int32_t num_cols = tile.count << p_.log2_block_cols;
-      if (num_cols <= kSampledUnit) {
-        multiply<kSampledUnit>(tile);
-      } else if (num_cols <= 2 * kSampledUnit) {
-        multiply<2 * kSampledUnit>(tile);
-      } else {
-        multiply<3 * kSampledUnit>(tile);
-      }
+  __device__ __forceinline__ void run() {
+    if (!tiles_.shares()) {
+      while (tiles_.valid()) multiply<false>(tiles_.take());
+      return;
     }
+    // Code of its own: with that of whole tiles it would need more registers than there are.
+    // At most one tile; as an `if`, ptxas would serialise the WGMMAs (C7515).
+    SampledTile tile{};
+    while (tiles_.valid()) {
+      tile = tiles_.take();
+      multiply<true>(tile);
+    }
+    const std::int32_t block = epilogue_.look_up(tile);
+    wait_for_grid();
+    epilogue_.tell(block);
+    add_parts(tile);
   }
 
  private:
-  template <int kCols>
-  __device__ void multiply(const SampledTile& tile) {
+  __device__ std::int32_t cols_of(const SampledTile& tile) const {
+    return tile.count << p_.log2_block_cols;
+  }
+
+  template <bool kShared>
+  __device__ __forceinline__ void multiply(const SampledTile& tile) {
+    if (cols_of(tile) <= kSampledUnit) {
+      multiply<kShared, kSampledUnit>(tile);
+    } else if (cols_of(tile) <= 2 * kSampledUnit) {
+      multiply<kShared, 2 * kSampledUnit>(tile);
+    } else {
+      multiply<kShared, 3 * kSampledUnit>(tile);
+    }
+  }
+
+  template <bool kShared, int kCols>
+  __device__ __forceinline__ void multiply(const SampledTile& tile) {
     using namespace cute;
     auto mma = make_tiled_mma(GMMA::ss_op_selector<Element, Element, float,
                                                    Shape<Int<kGroupRows>, Int<kCols>, Int<kTileK>>,
@@ -54,8 +79,10 @@ class SampledConsumer {
     Tensor rB = thread_mma.partition_fragment_B(sB);  // (MMA, 1 or 2, k / 16)
     const int stage_size = tiles_.pieces() * (SampledStorage<C>::kPiece / 8);  // in 16 bytes
 
+    std::int32_t block = -1;
+    if constexpr (!kShared) block = epilogue_.look_up(tile);
     clear(acc);
-    for (int step = 0; step < p_.steps; ++step) {
+    for (int step = tile.begin_step; step < tile.end_step; ++step) {
       reader_.wait_full();
       Tensor a = make_tensor(rA.data() + reader_.stage() * stage_size, rA.layout());
       Tensor b = make_tensor(rB.data() + reader_.stage() * stage_size, rB.layout());
@@ -69,54 +96,54 @@ class SampledConsumer {
     }
     reader_.finish();
     warpgroup_fence_operand(acc);
-    store<kCols>(tile, acc);
+    if constexpr (kShared) {
+      leave(acc);
+    } else {
+      epilogue_.tell(block);
+      epilogue_.template store<kCols>(tile, 0, acc);
+    }
   }
 
-  template <int kCols, class Acc>
-  __device__ void store(const SampledTile& tile, const Acc& acc) {
-    const int log2_rows = p_.log2_block_rows, log2_cols = p_.log2_block_cols;
-    const int log2_rows_in_group = max(0, 7 - log2_rows);
-    const std::int32_t num_cols = tile.count << log2_cols;
-    store_by_fours<kCols, 64>(
-        smem_.staging_of(group_), p_.result.alpha, p_.result.rows_inner, false, num_cols,
-        1 + group_, acc, [&](std::int32_t row, std::int32_t col, float (&values)[4]) {
-          row += group_ * kGroupRows;
-          if (p_.whole) return put_whole(tile, row, col, values);
-          if (col >= num_cols) return;
-          const std::int64_t entry = tile.first + (col >> log2_cols);
-          const std::int64_t block =
-              __ldg(p_.lists.values + (entry << log2_rows_in_group) + (row >> log2_rows));
-          if (block < 0) return;  // others of these rows have one there
-          row &= (1 << log2_rows) - 1;
-          col &= (1 << log2_cols) - 1;
-          put_four<Element>(
-              p_.result,
-              block * p_.out_block_stride + row * p_.result.out.sparse_stride +
-                  col * p_.result.out.dense_stride,
-              block * p_.c_block_stride + row * p_.result.c.sparse_stride +
-                  col * p_.result.c.dense_stride,
-              p_.result.rows_inner ? p_.result.c.sparse_stride : p_.result.c.dense_stride, 4,
-              values);
-        });
+  /// Where a CTA leaves the sums of its part of a tile: this thread's, in fours 128 apart.
+  __device__ float4* sums_of(std::uint32_t cta) const {
+    constexpr int kMostFours = kGroupRows * C::kTileCols / 4;
+    return reinterpret_cast<float4*>(p_.sums) +
+           std::int64_t{cta * kConsumerGroups + group_} * kMostFours + threadIdx.x % 128;
   }
 
-  /// Of a result that is dense, as far as it goes.
-  __device__ void put_whole(const SampledTile& tile, std::int32_t row, std::int32_t col,
-                            float (&values)[4]) {
-    row += tile.group * kTileRows;
-    col += static_cast<std::int32_t>(tile.first) << p_.log2_block_cols;
-    if (row >= p_.rows || col >= p_.cols) return;
-    put_four<Element>(p_.result,
-                      row * p_.result.out.sparse_stride + col * p_.result.out.dense_stride,
-                      row * p_.result.c.sparse_stride + col * p_.result.c.dense_stride,
-                      p_.result.rows_inner ? p_.result.c.sparse_stride : p_.result.c.dense_stride,
-                      min(4, p_.result.rows_inner ? p_.rows - row : p_.cols - col), values);
+  template <class Acc>
+  __device__ void leave(const Acc& acc) {
+    float4* const sums = sums_of(blockIdx.x);
+#pragma unroll
+    for (int i = 0; i < kFours<Acc>; ++i) {
+      sums[i * 128] = make_float4(acc(4 * i), acc(4 * i + 1), acc(4 * i + 2), acc(4 * i + 3));
+    }
+  }
+
+  /// Adds what all CTAs of a tile have left, in the order of its parts, and stores it: some columns
+  /// each.
+  __device__ void add_parts(const SampledTile& tile) {
+    constexpr int kCols = 32;  // at a time
+    auto sums = cute::make_tensor<float>(cute::Shape<cute::Int<kGroupRows * kCols / 128>>{});
+    const float4* const first = sums_of(blockIdx.x - tile.part);
+    const std::int64_t stride = sums_of(1) - sums_of(0);
+#pragma unroll 1
+    for (int col = tile.part * kCols; col < cols_of(tile); col += tile.parts * kCols) {
+      const float4* const from = first + col / kCols * (kFours<decltype(sums)> * 128);
+      cute::clear(sums);
+#pragma unroll 4
+      for (int part = 0; part < tile.parts; ++part) {
+        add_sums(sums, [&](int i) { return __ldcg(from + part * stride + i * 128); });
+      }
+      epilogue_.template store<kCols>(tile, col, sums);
+    }
   }
 
   const SampledParams& p_;
   SampledStorage<C>& smem_;
   int group_;
   SampledTiles tiles_;
+  SampledEpilogue<C> epilogue_;
   StageReader<C, SampledStorage<C>> reader_;
 };
 

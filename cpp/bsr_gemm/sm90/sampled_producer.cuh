@@ -41,7 +41,7 @@ class SampledProducer {
         col = (block << p_.log2_block_cols) + (col_box_ & ((1 << p_.log2_block_cols) - 1));
       }
       const std::uint32_t bytes = 2 * kTileK * (kTileRows + num_cols);
-      for (int k = 0; k < p_.steps * kTileK; k += kTileK) {
+      for (int k = tile.begin_step * kTileK; k < tile.end_step * kTileK; k += kTileK) {
         wait(&smem_.empty[stage], phase ^ 1);
         std::uint64_t* const full = &smem_.full[stage];
         auto* const pieces = &smem_.ring[stage * tiles.pieces()];
@@ -59,6 +59,7 @@ class SampledProducer {
         }
       }
     }
+    if (tiles.shares()) wait_for_grid();
   }
 
  private:

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cooperative_groups.h>
+
 #include "bsr_gemm/sm90/config.h"
 #include "bsr_gemm/sm90/params.h"
 #include "bsr_gemm/sm90/sampled_cut.h"
@@ -12,11 +14,19 @@ struct SampledTile {
   std::int32_t group;
   std::int64_t first;  // entry
   std::int32_t count;
+  // K tiles. Where several CTAs share the tile: which of their parts this is.
+  std::int32_t begin_step, end_step;
+  std::int32_t part, parts;
 };
+
+/// All threads of a launch that is cooperative, so that all of its CTAs run at a time: what they
+/// wrote before it they read behind it.
+__device__ inline void wait_for_grid() { cooperative_groups::this_grid().sync(); }
 
 /// The tiles of a CTA, which a whole warp asks for. Lists are cut into tiles of so many units as
 /// all take least time with. They are dealt the widest first, since CTAs whose tiles are as wide
-/// stay at the same k, and find in L2 what others have read.
+/// stay at the same k, and find in L2 what others have read. Where tiles are few, CTAs beside each
+/// other share one.
 class SampledTiles {
  public:
   __device__ explicit SampledTiles(const SampledParams& p)
@@ -26,29 +36,47 @@ class SampledTiles {
       choose_whole();
     } else {
       choose();
-      advance(static_cast<std::int32_t>(blockIdx.x));
     }
+    move_on(static_cast<std::int32_t>(blockIdx.x) / parts_);
   }
 
   /// Of a stage.
   __device__ int pieces() const { return 1 + most_; }
   __device__ int stages() const { return kSampledPieces / pieces(); }
 
-  __device__ bool valid() const { return p_.whole ? index_ < end_ : width_ > 0; }
+  __device__ bool valid() const { return at_ < num_tiles_; }
+  /// Whether CTAs share tiles, one each: wait_for_grid() then follows in every CTA.
+  __device__ bool shares() const { return parts_ > 1; }
 
   __device__ SampledTile take() {
-    if (p_.whole) return take_whole();
-    const std::int64_t* const begin = p_.lists.begins + group_;
-    const auto length = static_cast<std::int32_t>(begin[1] - begin[0]);
-    const std::int32_t unit = SampledCut{most_}.first(units_of(length), width_, index_);
-    const std::int32_t first = unit << log2_in_unit_;
-    const SampledTile tile{group_, begin[0] + first, min(width_ << log2_in_unit_, length - first)};
-    advance(ctas_);
+    SampledTile tile = p_.whole ? whole_tile() : listed_tile();
+    tile.parts = parts_;
+    tile.part = static_cast<std::int32_t>(blockIdx.x) % parts_;
+    tile.begin_step = begin_of(tile.part);
+    tile.end_step = begin_of(tile.part + 1);
+    move_on(ctas_);
     return tile;
   }
 
  private:
   static constexpr int kMost = kMostSampledUnits;
+
+  __device__ std::int32_t begin_of(std::int32_t part) const {
+    return static_cast<std::int32_t>(std::int64_t{p_.steps} * part / parts_);
+  }
+
+  __device__ void move_on(std::int32_t tiles) {
+    at_ += tiles;
+    if (!p_.whole && valid()) advance(tiles);
+  }
+
+  __device__ SampledTile listed_tile() const {
+    const std::int64_t* const begin = p_.lists.begins + group_;
+    const auto length = static_cast<std::int32_t>(begin[1] - begin[0]);
+    const std::int32_t unit = SampledCut{most_}.first(units_of(length), width_, index_);
+    const std::int32_t first = unit << log2_in_unit_;
+    return {group_, begin[0] + first, min(width_ << log2_in_unit_, length - first)};
+  }
 
   __device__ std::int32_t units_of(std::int32_t length) const {
     return (length + (1 << log2_in_unit_) - 1) >> log2_in_unit_;
@@ -72,21 +100,33 @@ class SampledTiles {
         }
       }
     }
-    std::int32_t best = 0;
+    std::int64_t best = 0;
 #pragma unroll
     for (int most = kMost; most > 0; --most) {
-      SampledRounds rounds{ctas_};
+      SampledRounds rounds = no_rounds();
 #pragma unroll
       for (int width = most; width > 0; --width) {
         rounds.add(__reduce_add_sync(0xffffffffu, tiles[most - 1][width - 1]), width);
       }
-      if (most < kMost && rounds.cost >= best) continue;
-      best = rounds.cost;
-      most_ = width_ = most;
+      choose(rounds, most, &best);
     }
+    width_ = most_;
   }
 
-  /// So many tiles further.
+  __device__ SampledRounds no_rounds() const {
+    return {ctas_, p_.steps, p_.most_parts, row_tiles(), col_tiles(1)};
+  }
+
+  /// The widest tiles so wide, if that takes no more time: narrow ones have more stages.
+  __device__ void choose(const SampledRounds& rounds, int most, std::int64_t* best) {
+    if (most < kMost && rounds.cost() > *best) return;
+    *best = rounds.cost();
+    most_ = most;
+    num_tiles_ = rounds.tiles;
+    parts_ = rounds.parts();
+  }
+
+  /// So many tiles further, which there are.
   __device__ void advance(std::int32_t tiles) {
     while (width_ > 0) {
       const std::int32_t own = SampledCut{most_}.tiles(units_in(group_ + lane()), width_);
@@ -115,26 +155,21 @@ class SampledTiles {
   }
 
   __device__ void choose_whole() {
-    std::int32_t best = 0;
+    std::int64_t best = 0;
     for (int width = kMost; width > 0; --width) {
-      SampledRounds rounds{ctas_};
+      SampledRounds rounds = no_rounds();
       rounds.add(row_tiles() * col_tiles(width), width);
-      if (width < kMost && rounds.cost >= best) continue;
-      best = rounds.cost;
-      most_ = width;
-      end_ = rounds.tiles;
+      choose(rounds, width, &best);
     }
-    index_ = static_cast<std::int32_t>(blockIdx.x);
   }
 
-  /// Every tile of a whole result, by panels of columns; an entry is a unit.
-  __device__ SampledTile take_whole() {
+  /// Of a whole result, by panels of columns; an entry is a unit.
+  __device__ SampledTile whole_tile() const {
     constexpr int kPanel = 8;  // tiles
     const std::int32_t rows = row_tiles(), cols = col_tiles(most_);
-    const std::int32_t panel = index_ / (rows * kPanel), in_panel = index_ % (rows * kPanel);
+    const std::int32_t panel = at_ / (rows * kPanel), in_panel = at_ % (rows * kPanel);
     const std::int32_t num = min(kPanel, cols - panel * kPanel);
     const std::int32_t first = (panel * kPanel + in_panel % num) * most_;
-    index_ += ctas_;
     return {in_panel / num, first, min(most_, col_tiles(1) - first)};
   }
 
@@ -144,10 +179,12 @@ class SampledTiles {
   const std::int32_t ctas_;
   const int log2_in_unit_;
   int most_ = kMost;  // units of the widest tiles
-  // The next tile: its units, 0 behind the last one, its group, and which of the group's tiles it
-  // is. Of a whole result only its number, up to the last one's.
+  std::int32_t num_tiles_ = 0, parts_ = 1;
+  // The next tile. Where there are lists: its units, its group, and which of the group's tiles it
+  // is.
+  std::int32_t at_ = 0;
   int width_ = kMost;
-  std::int32_t group_ = 0, index_ = 0, end_ = 0;
+  std::int32_t group_ = 0, index_ = 0;
 };
 
 }  // namespace sparsek::bsr::sm90

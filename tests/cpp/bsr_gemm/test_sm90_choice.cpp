@@ -10,7 +10,6 @@
 #include "bsr_gemm/backends.h"
 #include "bsr_gemm/sm90/few_config.h"
 #include "bsr_gemm/sm90/products.h"
-#include "bsr_gemm/sm90/sampled_cut.h"
 #include "bsr_gemm/sm90/stretches.h"
 #include "bsr_gemm/sm90/tile_choice.h"
 #include "check.h"
@@ -190,42 +189,6 @@ void test_few_columns_fit_in_shared_memory() {
   check_few_layouts<64, 128>();
 }
 
-/// Each unit of a group lies in one tile, and only the last one is narrower than others.
-void test_sampled_tiles_cover_the_units() {
-  for (int most = 1; most <= sm90::kMostSampledUnits; ++most) {
-    const sm90::SampledCut cut{most};
-    for (std::int32_t units = 0; units < 100; ++units) {
-      std::int32_t done = 0;
-      for (int width = most; width > 0; --width) {
-        for (std::int32_t index = 0; index < cut.tiles(units, width); ++index) {
-          CHECK_EQ(cut.first(units, width, index), done, most, units);
-          done += width;
-        }
-      }
-      CHECK_EQ(done, units, most);
-    }
-  }
-}
-
-/// What so many tiles of three units, of two and of one take on 132 SMs.
-std::int32_t cost(std::int32_t threes, std::int32_t twos, std::int32_t ones) {
-  sm90::SampledRounds rounds{132};
-  rounds.add(threes, 3);
-  rounds.add(twos, 2);
-  rounds.add(ones, 1);
-  return rounds.cost;
-}
-
-void test_sampled_rounds_take_as_long_as_their_widest_tile() {
-  CHECK_EQ(cost(0, 0, 0), 0);
-  CHECK_EQ(cost(1, 100, 31), 13);
-  CHECK_EQ(cost(132, 1, 100), 13 + 9);
-  CHECK_EQ(cost(133, 100, 100), 13 + 13 + 5);
-  CHECK(cost(128, 0, 0) < cost(0, 192, 0));   // 64 groups of 6 units
-  CHECK(cost(64, 0, 0) > cost(0, 64, 64));    // of 3
-  CHECK(cost(192, 0, 0) > cost(0, 256, 64));  // of 9
-}
-
 /// A stretch takes what follows the one before it, in whole K tiles; whoever begins a list knows
 /// how many others add to it, and nobody has more than a share and what was rounded.
 void test_stretches_cover_the_lists() {
@@ -345,8 +308,6 @@ int main() {
   test_narrow_panels_fill_the_last_round();
   test_few_columns_where_they_pay();
   test_few_columns_fit_in_shared_memory();
-  test_sampled_tiles_cover_the_units();
-  test_sampled_rounds_take_as_long_as_their_widest_tile();
   test_stretches_cover_the_lists();
   test_room_for_long_rows();
   test_room_for_the_next_tile();
