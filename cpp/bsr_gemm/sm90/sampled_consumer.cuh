@@ -46,15 +46,11 @@ class SampledConsumer {
   }
 
  private:
-  __device__ std::int32_t cols_of(const SampledTile& tile) const {
-    return tile.count << p_.log2_block_cols;
-  }
-
   template <bool kShared>
   __device__ __forceinline__ void multiply(const SampledTile& tile) {
-    if (cols_of(tile) <= kSampledUnit) {
+    if (cols_of(p_, tile) <= kSampledUnit) {
       multiply<kShared, kSampledUnit>(tile);
-    } else if (cols_of(tile) <= 2 * kSampledUnit) {
+    } else if (cols_of(p_, tile) <= 2 * kSampledUnit) {
       multiply<kShared, 2 * kSampledUnit>(tile);
     } else {
       multiply<kShared, 3 * kSampledUnit>(tile);
@@ -128,7 +124,7 @@ class SampledConsumer {
     const float4* const first = sums_of(blockIdx.x - tile.part);
     const std::int64_t stride = sums_of(1) - sums_of(0);
 #pragma unroll 1
-    for (int col = tile.part * kCols; col < cols_of(tile); col += tile.parts * kCols) {
+    for (int col = tile.part * kCols; col < cols_of(p_, tile); col += tile.parts * kCols) {
       const float4* const from = first + col / kCols * (kFours<decltype(sums)> * 128);
       cute::clear(sums);
 #pragma unroll 4

@@ -74,7 +74,7 @@ class SampledEpilogue {
       col += static_cast<std::int32_t>(tile.first) << p_.log2_block_cols;
       return {row < p_.rows && col < p_.cols ? 0 : -1, row, col};
     }
-    if (col >= cols_of(tile)) return {-1, 0, 0};
+    if (col >= cols_of(p_, tile)) return {-1, 0, 0};
     const int at =
         (col >> p_.log2_block_cols << log2_block_rows_in_group_) + (row >> p_.log2_block_rows);
     return {smem_.blocks[group_][at], (group_ * kGroupRows + row) & ((1 << p_.log2_block_rows) - 1),
@@ -87,10 +87,6 @@ class SampledEpilogue {
            place.col * matrix.dense_stride;
   }
 
-  __device__ std::int32_t cols_of(const SampledTile& tile) const {
-    return tile.count << p_.log2_block_cols;
-  }
-
   __device__ void sync() const { cutlass::arch::NamedBarrier::sync(128, 1 + group_); }
 
   /// Results of 16 bits, 16 bytes at a time. kAcross: the rows are contiguous in the result.
@@ -98,7 +94,7 @@ class SampledEpilogue {
   __device__ void store_units(const SampledTile& tile, std::int32_t first_col, const Acc& acc) {
     constexpr int kRound = kCols < 128 ? kCols : 128;  // columns
     unsigned char* const staging = smem_.staging_of(group_);
-    const std::int32_t num_cols = cols_of(tile) - first_col;
+    const std::int32_t num_cols = cols_of(p_, tile) - first_col;
 #pragma unroll
     for (int round = 0; round < kCols / kRound; ++round) {
       if (round * kRound >= num_cols) break;
@@ -132,7 +128,7 @@ class SampledEpilogue {
     const Result& r = p_.result;
     constexpr int kStagedCols = kCols < 64 ? kCols : 64;
     store_by_fours<Element, kCols, kStagedCols, C::kFoursAtOnce>(
-        r, smem_.staging_of(group_), false, cols_of(tile) - first_col, 1 + group_, acc,
+        r, smem_.staging_of(group_), false, cols_of(p_, tile) - first_col, 1 + group_, acc,
         [&](std::int32_t row, std::int32_t col) -> FourPlace {
           const Place place = place_of(tile, row, first_col + col);
           if (place.block < 0) return {};

@@ -32,7 +32,7 @@ class SampledProducer {
     SampledTiles tiles(p_);
     while (tiles.valid()) {
       const SampledTile tile = tiles.take();
-      const int num_cols = tile.count << p_.log2_block_cols;
+      const int num_cols = cols_of(p_, tile);
       const bool has_col_box = mine_ && col_box_ < num_cols;
       std::int32_t col = 0;
       if (has_col_box) {

@@ -19,6 +19,10 @@ struct SampledTile {
   std::int32_t part, parts;
 };
 
+__device__ inline std::int32_t cols_of(const SampledParams& p, const SampledTile& tile) {
+  return tile.count << p.log2_block_cols;
+}
+
 /// All threads of a launch that is cooperative, so that all of its CTAs run at a time: what they
 /// wrote before it they read behind it.
 __device__ inline void wait_for_grid() { cooperative_groups::this_grid().sync(); }
