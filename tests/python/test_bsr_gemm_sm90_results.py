@@ -79,6 +79,20 @@ def test_dense_results(product, free, out_layout, c_layout, dtype, rng):
         check_results(multiply, products_of(a_full, b_full), c, c_layout, out_layout, lambda x: x)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("layout", ["row", "column"])
+@pytest.mark.parametrize("product", ["sparse_dense", "dense_sparse"])
+def test_results_of_wide_tiles(product, layout, dtype, rng):
+    for block in BLOCKS:
+        a, b, a_full, b_full = operands_of(product, block, 8200, rng)
+        c = dense(rng, a_full.shape[0], b_full.shape[1], dtype, "cuda")
+
+        def multiply(c, beta, out, a=a, b=b):
+            bsr_gemm(a, b, alpha=1.5, beta=beta, c=c, out=out, backend="sm90")
+
+        check_results(multiply, products_of(a_full, b_full), c, layout, layout, lambda x: x)
+
+
 @pytest.mark.parametrize("depth", [72, 8192])  # the deep ones share the walk over k
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
 @pytest.mark.parametrize("c_layout", LAYOUTS)

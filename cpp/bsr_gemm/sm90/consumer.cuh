@@ -130,7 +130,8 @@ struct Consumer {
       if constexpr (C::kParts) {
         if (p.log2_split > 0 && !Parts<C>::add(smem, 1 << p.log2_split, group, acc)) return;
       }
-      if constexpr (std::is_same_v<Walk, StretchTiles<C::kTileCols>>) {
+      constexpr bool kStretches = std::is_same_v<Walk, StretchTiles<C::kTileCols>>;
+      if constexpr (kStretches) {
         if (tile.left) {
           leave_sums(p, tile.stretch, group, acc);
           continue;
@@ -140,7 +141,11 @@ struct Consumer {
           add_left(p, tile.stretch + other, group, acc);
         }
       }
-      Epilogue<C>::run(p, smem.staging_of(group), row, own_row, tile.col, end_col, 1 + group, acc);
+      // Not where registers do not last.
+      constexpr bool kAllInUnits =
+          C::kOneSparse && !kStretches && !(C::kLongRows && !C::kSparseByTma);
+      Epilogue<C>::template run<kAllInUnits>(p, smem.staging_of(group), row, own_row, tile.col,
+                                             end_col, 1 + group, acc);
     }
   }
 };

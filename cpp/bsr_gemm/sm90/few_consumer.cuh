@@ -46,8 +46,9 @@ class FewConsumer {
         if (part.shared != 0) add(acc);
         const std::int32_t along_m = kRowsAlongM ? part.row : first_col;
         const std::int32_t along_n = kRowsAlongM ? first_col : part.row;
-        Out::run(p_, smem_.staging(group_), along_m, Out::row_of_thread(p_, along_m), along_n,
-                 p_.cols, 1 + group_, acc);
+        Out::template run<false>(p_, smem_.staging(group_), along_m,
+                                 Out::row_of_thread(p_, along_m), along_n, p_.cols, 1 + group_,
+                                 acc);
       }
       part = next;
     }

@@ -100,8 +100,8 @@ class SampledEpilogue {
       if (round * kRound >= num_cols) break;
       sync();  // the last round has been read
       const int thread = opaque(threadIdx.x % 128), lane = thread % 32;
-      stage_units<Element, kRound, kAcross>(staging, opaque(p_.result.alpha), lane % 8,
-                                            round * kRound, acc);
+      const StagedUnits<Element, kAcross> units(staging, false);
+      units.template put<kRound>(opaque(p_.result.alpha), round * kRound, acc);
       sync();
       // A thread takes the same unit of every 16th column, or of every second row of its warp's.
       const int unit = kAcross ? thread % 8 : lane % 16;
@@ -117,7 +117,7 @@ class SampledEpilogue {
         const Matrix& out = p_.result.out;
         *reinterpret_cast<uint4*>(static_cast<Element*>(out.data) +
                                   offset(out, p_.out_block_stride, place)) =
-            *reinterpret_cast<const uint4*>(staging + staged_unit(line % 64, line / 64 * 8 + unit));
+            units.get(units.place(line % 64, line / 64 * 8 + unit), unit);
       }
     }
   }

@@ -5,6 +5,7 @@
 #include "bsr_gemm/sm90/config.h"
 #include "bsr_gemm/sm90/params.h"
 #include "bsr_gemm/sm90/stretches.h"
+#include "primitives/reduce.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -63,20 +64,33 @@ class Tiles {
   /// Moves on; what it loads is not needed before the next call.
   __device__ Tile take() {
     Tile tile;
-    tile.group = group_.index;
+    int4 raw = group_;
+    for (std::int32_t* const word : {&raw.x, &raw.y, &raw.z, &raw.w}) *word = of_first_lane(*word);
+    const auto& group = reinterpret_cast<const RowGroup&>(raw);
+    tile.group = group.index;
     tile.col = col_tile_ * kTileCols;
     const std::int32_t beyond = tile.col - p_.last_col;
     tile.is_short = p_.last_cols > 0 && beyond >= 0 && num_tiles_ == p_.dealt_tiles;
     if (tile.is_short) tile.col = p_.last_col + beyond / kTileCols * p_.last_cols;
-    tile.begin = group_.begin;
-    tile.end = group_.begin + group_.length;
-    tile.steps = steps_of(p_, tile.end - tile.begin);
+    tile.begin = group.begin;
+    tile.end = group.begin + group.length;
+    tile.steps = steps_of(p_, group.length);
     load();
     return tile;
   }
 
  private:
   __device__ bool scheduled() const { return begin_ != kDealt; }
+
+  /// Lists are read by the first lane, and given to the others when they are needed: what all lanes
+  /// read alike ptxas keeps in uniform registers, and waits for it at once to move it there.
+  template <class T>
+  static __device__ T read(const T* from) {
+    return threadIdx.x % 32 == 0 ? __ldg(from) : T{};
+  }
+  static __device__ std::int32_t of_first_lane(std::int32_t value) {
+    return static_cast<std::int32_t>(uniform(static_cast<std::uint32_t>(value)));
+  }
 
   /// Reads where the next tile is, without waiting for it.
   __device__ void advance() {
@@ -89,16 +103,16 @@ class Tiles {
         at_ = begin_;
         first_ += p_.lists.schedule.panels * p_.lists.num_groups;
       }
-      next_ = __ldg(p_.lists.schedule.tiles + at_);
+      next_ = read(p_.lists.schedule.tiles + at_);
     }
   }
 
   __device__ void load() {
-    index_ = first_ + next_;
+    index_ = first_ + of_first_lane(next_);
     // What the schedule has beyond the last panel is left out.
     while (scheduled() && index_ >= num_tiles_ && first_ < num_tiles_) {
       advance();
-      index_ = first_ + next_;
+      index_ = first_ + of_first_lane(next_);
     }
     if (!valid()) return;
     advance();  // one ahead, since where the group is read depends on it
@@ -109,8 +123,7 @@ class Tiles {
     const std::int32_t at = index % size;
     col_tile_ = (abreast ? 0 : panels_abreast_) + (index / size << log2_abreast) +
                 (at & ((1 << log2_abreast) - 1));
-    const int4 raw = __ldg(reinterpret_cast<const int4*>(p_.lists.groups) + (at >> log2_abreast));
-    group_ = reinterpret_cast<const RowGroup&>(raw);
+    group_ = read(reinterpret_cast<const int4*>(p_.lists.groups) + (at >> log2_abreast));
   }
 
   const Params& p_;
@@ -121,7 +134,7 @@ class Tiles {
   std::int32_t first_ = 0;  // tile of the panels that the schedule is at
   std::int32_t next_ = 0, index_ = 0, col_tile_ = 0;
   std::int32_t panels_abreast_ = 0;  // a schedule has its own
-  RowGroup group_{};
+  int4 group_{};                     // a RowGroup
 };
 
 /// The lists of all tiles, cut into a stretch for each CTA.
