@@ -26,6 +26,7 @@ struct Access {
   int axis = -1;       // the contiguous one; -1: none
   int alignment = 16;  // bytes that divide the address and the other strides: a power of two up to
                        // 16, or 0 when one is negative
+  std::int64_t bytes = 0;  // from the first one to behind the last
 };
 
 /// What the user asked for, without addresses: enough to choose a backend and to print.

@@ -2,11 +2,19 @@
 
 #include <cstdint>
 
+#include "primitives/barrier.cuh"
+
 // Shared memory by its own addresses (shared_address in barrier.cuh). Behind a pointer of which it
 // does not know where it points, the compiler waits for each access that a store to global memory
 // comes before or after.
 
 namespace sparsek {
+
+/// The first byte that is aligned as TMA's swizzles ask for. Cast back from a number, the compiler
+/// would not know it to be shared memory.
+__device__ inline unsigned char* align_shared(unsigned char* raw) {
+  return raw + (0u - shared_address(raw)) % 1024;
+}
 
 __device__ inline uint4 load_shared_four(std::uint32_t from) {
   uint4 v;

@@ -1,6 +1,7 @@
 #include "bsr_gemm/backends.h"
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/products.h"
+#include "bsr_gemm/sm90/tile_choice.h"
 #include "bsr_gemm/tma_limits.h"
 #include "core/tensor_cores.h"
 
@@ -8,6 +9,12 @@ namespace sparsek::bsr::sm90 {
 namespace {
 
 constexpr int kNarrowestTile = 64;
+
+/// Whether threads copy the blocks of the sparse operand.
+bool is_copied(const Problem& p) {
+  const bool left = p.product == Product::sparse_dense;
+  return inner_of(left ? p.a_block : p.b_block) == 16 && !takes_few(p);
+}
 
 Reason available() { return why_no_gpu(90); }
 
@@ -30,6 +37,12 @@ Reason supports(const Problem& p) {
     if (Reason reason = why_not_axis(matrix.name, matrix.access)) return reason;
     if (&matrix.access == &p.out_access) continue;  // stored by threads
     if (Reason reason = why_not_alignment(matrix.name, matrix.access)) return reason;
+  }
+  const bool left = p.product == Product::sparse_dense;
+  if ((left || p.product == Product::dense_sparse) && is_copied(p)) {
+    if (Reason reason = why_not_bytes(left ? "a" : "b", left ? p.a_access : p.b_access)) {
+      return reason;
+    }
   }
   if (p.k == 0) return "k is 0, expected at least one block";
   if (Reason reason = why_not_extents(p)) return reason;

@@ -4,6 +4,7 @@
 
 #include "bsr_gemm/sm90/layouts.cuh"
 #include "primitives/reduce.cuh"
+#include "primitives/shared_access.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -15,8 +16,7 @@ __device__ inline int warp_group() { return static_cast<int>(uniform(threadIdx.x
 template <class C, class Storage = SharedStorage<C>>
 __device__ __forceinline__ Storage& begin(unsigned char* raw_smem, const CUtensorMap& sparse_map,
                                           const CUtensorMap& dense_map) {
-  auto& smem = *reinterpret_cast<Storage*>((reinterpret_cast<std::uintptr_t>(raw_smem) + 1023) /
-                                           1024 * 1024);
+  auto& smem = *reinterpret_cast<Storage*>(align_shared(raw_smem));
   if (threadIdx.x == 128 * kConsumerGroups) {  // the first copies wait for the descriptors
     if constexpr (C::kSparseByTma) cute::prefetch_tma_descriptor(&sparse_map);
     cute::prefetch_tma_descriptor(&dense_map);

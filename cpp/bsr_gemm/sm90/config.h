@@ -33,10 +33,8 @@ constexpr int kSampledPieces = 12;  // that there is room for: 3, 4 or 6 stages
 /// columns of the dense one.
 enum class Major : std::uint8_t { k, free };
 
-/// Whether the last tiles of a sparse operand and a dense one copy only the columns that there are
-/// (Params::last_col). With blocks of 16 and contiguous columns it costs all tiles more than it
-/// saves these.
-constexpr bool has_short_tiles(int inner, Major dense) { return inner > 16 || dense == Major::k; }
+/// A place of a block among the values, in units of 16 bytes, that none has (CopyingProducer).
+constexpr std::uint32_t kNoPlace = 0xfffffffeu;
 
 /// What a kernel multiplies.
 ///   one_sparse   a sparse operand and a dense one
@@ -85,9 +83,6 @@ struct Config {
   // And as long for a box of zeros as for a block: where some of a warp group's rows have none, the
   // producer's threads write zeros.
   static constexpr bool kZerosByThreads = kOneSparse && kCtasPerSm == 1 && kInner == 32;
-  // Each producer warp fills stages by itself, so that what one waits for holds no other up; those
-  // that copy blocks by themselves fill them together, since one takes too long for all of a stage.
-  static constexpr bool kStageForEachWarp = kOneSparse && kSparseByTma;
   static constexpr int kArrivals = kSparseByTma ? 1 : 129;  // at a stage
   static constexpr int kStagedCols = 64;                    // of results in float32, at a time
   // Of which a thread takes so many at once, as it has registers for.

@@ -8,6 +8,7 @@
 
 #include "bsr_gemm/sm90/few_params.h"
 #include "bsr_gemm/sm90/layouts.cuh"
+#include "primitives/shared_access.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -22,8 +23,7 @@ class FewStorage {
   using Layout = FewLayout<C>;
 
   __device__ FewStorage(unsigned char* raw, int groups, const FewParams& p)
-      : base_(reinterpret_cast<unsigned char*>((reinterpret_cast<std::uintptr_t>(raw) + 1023) /
-                                               1024 * 1024)),
+      : base_(align_shared(raw)),
         groups_(groups),
         stages_(p.stages),
         copied_(Layout::kSparse + p.dense_lines * Layout::kDenseLine),

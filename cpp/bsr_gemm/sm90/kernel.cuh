@@ -2,8 +2,11 @@
 
 #include <cutlass/arch/reg_reconfig.h>
 
+#include <type_traits>
+
 #include "bsr_gemm/sm90/begin.cuh"
 #include "bsr_gemm/sm90/consumer.cuh"
+#include "bsr_gemm/sm90/copying_producer.cuh"
 #include "bsr_gemm/sm90/pair_producer.cuh"
 #include "bsr_gemm/sm90/producer.cuh"
 #include "primitives/ptx.cuh"
@@ -18,7 +21,8 @@ __device__ __forceinline__ void run_roles(const Params& p, SharedStorage<C>& sme
       PairProducer<C, false>(p, smem).run();
     } else {
       cutlass::arch::warpgroup_reg_dealloc<C::kProducerRegisters>();
-      Producer<C>(p, smem).template run<Walk>();
+      using Filler = std::conditional_t<C::kSparseByTma, Producer<C>, CopyingProducer<C>>;
+      Filler(p, smem).template run<Walk>();
     }
   } else {
     if constexpr (!C::kBothSparse) cutlass::arch::warpgroup_reg_alloc<C::kConsumerRegisters>();

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/products.h"
@@ -25,14 +24,13 @@ TileChoice tile_of(const Problem& p) {
 
 /// Blocks that threads copy.
 void set_copied(const Sides& s, const TensorView& values, const KernelKey& key, Params* params) {
-  const int k_axis = s.sparse_k_axis;
-  const std::int64_t block_stride = values.shape[0] > 1 ? values.stride[0] / kUnit : 0;
-  require_value(block_stride <= std::numeric_limits<std::uint32_t>::max(), s.sparse_name,
-                ": expected blocks less than 64 GiB apart, got a stride of ", values.stride[0],
-                " elements");
+  const int k_axis = s.sparse_k_axis, line_axis = key.sparse == Major::k ? 3 - k_axis : k_axis;
+  const auto in_units = [&](int axis) {
+    return static_cast<std::uint32_t>(values.stride[axis] / kUnit);  // why_not_bytes
+  };
   params->sparse_values = values.data;
-  params->sparse_block_stride = static_cast<std::uint32_t>(block_stride);
-  params->sparse_line_stride = values.stride[key.sparse == Major::k ? 3 - k_axis : k_axis] / kUnit;
+  params->sparse_block_stride = values.shape[0] > 1 ? in_units(0) : 0;
+  params->sparse_line_stride = in_units(line_axis);
 }
 
 void set_sparse(const Sides& s, const TensorView& values, const KernelKey& key, Params* params) {
@@ -49,7 +47,7 @@ void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, Pa
   params->dense_in_chunks = dense_in_chunks(s, key);
   params->dense_map = dense_map(s, dense, key, key.tile_cols);
   const std::int64_t last = s.cols % key.tile_cols;
-  if (last == 0 || !has_short_tiles(key.inner, key.dense)) return;
+  if (last == 0) return;
   params->last_col = static_cast<std::int32_t>(s.cols - last);
   params->last_cols =
       static_cast<std::int32_t>(key.dense == Major::k ? last : ceil_div(last, 64) * 64);
@@ -57,11 +55,11 @@ void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, Pa
   params->last_dense_map = one_box ? dense_map(s, dense, key, last) : params->dense_map;
 }
 
-/// Panels that leave no SM idle in the last round: with blocks of 32, of which L2 gives an SM no
-/// more when others are idle, and where no panels are abreast, which those would break up.
+/// Panels that leave no SM idle in the last round: with blocks of 16 and 32, of which L2 gives an
+/// SM no more when others are idle, and where no panels are abreast, which those would break up.
 void set_narrow_panels(const Sides& s, const TensorView& dense, const KernelKey& key, int num_sms,
                        Params* params) {
-  if (key.inner != 32 || params->log2_abreast > 0 || s.cols % kWideTile != 0) return;
+  if (key.inner == 64 || params->log2_abreast > 0 || s.cols % kWideTile != 0) return;
   const std::int64_t groups = params->lists.num_groups;
   const Panels panels = choose_panels(groups, s.cols / kWideTile, num_sms);
   if (panels.narrow == 0) return;

@@ -8,6 +8,7 @@
 #include "bsr_gemm/sm90/pair_producer.cuh"
 #include "bsr_gemm/sm90/stage_reader.cuh"
 #include "primitives/quad.cuh"
+#include "primitives/warp_mma.cuh"
 
 // Two sparse operands of blocks of 64 and 128, and a result of 16 bits with contiguous rows: a CTA
 // computes tiles until none is left, and its producer takes, lists and loads the next one while
@@ -96,7 +97,7 @@ class PairConsumer {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int at = (quarter * 4 + i) * 4 + half * 2;
-          r[i] = pack(Element{}, alpha * acc(at), alpha * acc(at + 1));
+          r[i] = pack<Element>(alpha * acc(at), alpha * acc(at + 1));
         }
         transpose_quad(r);
         const std::int32_t col = first_col + quarter * 32 + lane % 4 * 8;

@@ -72,7 +72,7 @@ struct Params {
   bool folded;
   const void* sparse_values;          // for what does not go by TMA
   std::uint32_t sparse_block_stride;  // in units of 16 bytes
-  std::int64_t sparse_line_stride;    // the same, of the axis that is not contiguous
+  std::uint32_t sparse_line_stride;   // the same, of the axis that is not contiguous
   int log2_block_rows;
   int log2_block_k;
   std::int32_t absent_col;  // a k block beyond the last one

@@ -10,15 +10,6 @@
 
 namespace sparsek::bsr::sm90 {
 
-__device__ inline std::uint32_t pack(cutlass::half_t, float x, float y) {
-  const __half2 packed = __floats2half2_rn(x, y);
-  return reinterpret_cast<const std::uint32_t&>(packed);
-}
-__device__ inline std::uint32_t pack(cutlass::bfloat16_t, float x, float y) {
-  const __nv_bfloat162 packed = __floats2bfloat162_rn(x, y);
-  return reinterpret_cast<const std::uint32_t&>(packed);
-}
-
 __device__ inline float2 unpack(cutlass::half_t, std::uint32_t pair) {
   return __half22float2(reinterpret_cast<const __half2&>(pair));
 }

@@ -6,6 +6,7 @@
 
 #include "bsr_gemm/sm90/params.h"
 #include "bsr_gemm/sm90/staging.cuh"
+#include "primitives/warp_mma.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -24,7 +25,7 @@ __device__ float4 unpack_four(T, const uint2& four) {
 __device__ inline float4 pack_four(float, const float4& four) { return four; }
 template <class T>
 __device__ uint2 pack_four(T, const float4& four) {
-  return make_uint2(pack(T{}, four.x, four.y), pack(T{}, four.z, four.w));
+  return make_uint2(pack<T>(four.x, four.y), pack<T>(four.z, four.w));
 }
 
 /// Where four results that lie beside each other, along the rows or the columns, and those of c

@@ -46,7 +46,7 @@ class StagedUnits {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int at = first_sum(first_col + col, i);
-        r[i] = pack(T{}, alpha * acc(at), alpha * acc(at + 1));
+        r[i] = pack<T>(alpha * acc(at), alpha * acc(at + 1));
       }
       ptx::store_matrices<kAcross>(of_lane(col), r);
     }

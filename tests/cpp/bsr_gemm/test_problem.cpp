@@ -145,6 +145,8 @@ void test_access() {
   CHECK(is(out_access(48, 1, 4), 1, 4));
   CHECK(is(out_access(-48, 1, 0), 1, 0));
   CHECK(out_access(96, 2, 0).axis == -1);
+  CHECK(out_access(48, 1, 0).bytes == 64 * 48 * 4);
+  CHECK(out_access(50, 1, 0).bytes == (63 * 50 + 48) * 4);
   // Both axes look contiguous when one has a single element: the better one is taken.
   s.args.b = s.dense(32, 1);
   s.args.out = s.dense(64, 1);

@@ -72,6 +72,15 @@ void test_declines_with_the_reason() {
   p = problem_of(Product::sparse_sparse);
   p.b_block.cols = 48;
   CHECK_EQ(reason(p), "b has blocks of 64x48, expected 16, 32, 64 or 128 each way");
+  p = problem_of(Product::dense_sparse);
+  p.b_access.bytes = (std::int64_t{64} << 30) + 1;
+  CHECK_EQ(reason(p), "takes it");
+  p.b_block.rows = 16;
+  CHECK_EQ(reason(p),
+           "b has values that span 68719476737 bytes, expected no more than 64 GiB with blocks of "
+           "16");
+  --p.b_access.bytes;
+  CHECK_EQ(reason(p), "takes it");
   p = problem_of(Product::sparse_dense);
   p.out_access.alignment = 2;  // stores need not be of 16 bytes
   CHECK_EQ(reason(p), "takes it");
