@@ -146,7 +146,7 @@ def long_rows_case(rng: np.random.Generator, block: int) -> None:
 
 
 def panels_case(rng: np.random.Generator, block: int, free: int) -> None:
-    """CTAs that take several tiles: panels abreast (blocks of 64), a last one of 8 columns, or narrow ones (of 32)."""
+    """CTAs that take several tiles: panels abreast (blocks of 64), a last one of 8 columns, or narrow ones (of 16, 32)."""
     a, a_full = sparse(rng, 2048, 256, (block, block))
     x = half(rng, 256, free)
     check_product(bsr_gemm(a, x.cuda(), backend="sm90"), a_full.float() @ x.float(), f"panels {block} {free}")
@@ -221,7 +221,7 @@ def main(operations: list[str]) -> None:
         for block in (16, 128):
             long_rows_case(rng, block)
             count += 1
-        for block, free in ((32, 3848), (32, 2304), (64, 3848)):
+        for block, free in ((16, 3848), (16, 2304), (32, 3848), (32, 2304), (64, 3848)):
             panels_case(rng, block, free)
             count += 1
         for block in (16, 32, 64, 128):

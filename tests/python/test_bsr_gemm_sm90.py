@@ -124,11 +124,12 @@ def test_unequal_rows_of_many_tiles(block, size, free, rng):
 @pytest.mark.parametrize("order", ["row", "column"])
 @pytest.mark.parametrize("free", [1792, 2304])
 @pytest.mark.parametrize("rows", [2560, 5120])
-def test_narrow_panels(rows, free, order, rng):
+@pytest.mark.parametrize("block", [16, 32])
+def test_narrow_panels(block, rows, free, order, rng):
     """Some panels of 192 columns, or all of them, so that no SM is idle in the last round."""
-    matrix, full = sparse(rng, rows // 32, 20, (32, 32), 0.3, torch.float16, "cuda")
+    matrix, full = sparse(rng, rows // block, 640 // block, (block, block), 0.3, torch.float16, "cuda")
     check_all_is_written(matrix, full, dense(rng, 640, free, torch.float16, "cuda", order))
-    unequal = zipf(rng, rows // 32, 20, 32, "cuda")
+    unequal = zipf(rng, rows // block, 640 // block, block, "cuda")
     check_all_is_written(unequal, torch.as_tensor(unequal.to_dense()), dense(rng, 640, free, torch.float16, "cuda"))
 
 

@@ -13,7 +13,7 @@ constexpr int kGroupRows = 64;      // rows of the tile that each one takes: tho
 static_assert(kGroupRows * kConsumerGroups == kTileRows);
 // Named barriers besides those of the consumer groups, 1 + group.
 constexpr int kConsumersBarrier = 1 + kConsumerGroups;
-/// The bits of Producer::bits that say that the first group has work in all of a stage.
+/// Of KTiles::mask_of: the first group has work in all of a stage.
 constexpr std::uint32_t kWholeStage = 0x55;
 /// What stands in place of a stage's mask where the walk over k has ended, which the consumers do
 /// not know beforehand where both operands are sparse.
@@ -32,9 +32,6 @@ constexpr int kSampledPieces = 12;  // that there is room for: 3, 4 or 6 stages
 /// Which axis of an operand is contiguous in memory: k, or the rows of the sparse operand and the
 /// columns of the dense one.
 enum class Major : std::uint8_t { k, free };
-
-/// A place of a block among the values, in units of 16 bytes, that none has (CopyingProducer).
-constexpr std::uint32_t kNoPlace = 0xfffffffeu;
 
 /// What a kernel multiplies.
 ///   one_sparse   a sparse operand and a dense one

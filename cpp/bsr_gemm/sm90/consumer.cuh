@@ -77,7 +77,7 @@ struct Consumer {
     constexpr int kStageA = L::kSparseElements * sizeof(Element) / 16;
     constexpr int kStageB = L::kDenseElements * sizeof(Element) / 16;
 
-    const std::uint32_t my_bits = kWholeStage << group;  // of Producer::bits
+    const std::uint32_t my_bits = kWholeStage << group;  // of KTiles::mask_of
     StageReader<C> reader(smem);
     Walk tiles(p);
     while (tiles.valid()) {

@@ -66,8 +66,8 @@ class CopyingProducer : KTiles<C> {
  private:
   static constexpr bool kRowLines = C::kSparse == Major::k;  // a line is a row's k, not a k's rows
   static constexpr int kUnitBytes = 16, kPatches = 8;
-  // In place of where a patch lies.
-  static constexpr std::uint32_t kNotWanted = 0xffffffffu, kAbsent = kNoPlace;
+  // In place of where a patch lies, which is less (why_not_bytes).
+  static constexpr std::uint32_t kNotWanted = 0xffffffffu, kAbsent = 0xfffffffeu;
 
   /// Where this lane's box lies among all values, in units of 16 bytes.
   __device__ std::uint32_t place_of(const Found& found, int k0, std::uint32_t mask) const {

@@ -5,6 +5,7 @@
 #include "bsr_gemm/sm90/layouts.cuh"
 #include "bsr_gemm/sm90/tiles.cuh"
 #include "primitives/barrier.cuh"
+#include "primitives/reduce.cuh"
 
 namespace sparsek::bsr::sm90 {
 
@@ -25,6 +26,9 @@ class KTiles {
   static constexpr auto kDenseHint =
       static_cast<std::uint64_t>(C::kParts ? Hint::EVICT_LAST : Hint::EVICT_NORMAL);
   static constexpr int kWarps = 4;
+  // Where a warp has most to do the compiler is told that its number, and all that follows from it,
+  // is the same in all lanes. Elsewhere it was measured to be slower.
+  static constexpr bool kUniformWarp = C::kZerosByThreads;
   static constexpr int kLog2Inner = C::kInner == 16 ? 4 : C::kInner == 32 ? 5 : 6;
   static constexpr int kLog2TileK = 6;
   static constexpr int kLog2GroupRows = 6;
@@ -50,7 +54,10 @@ class KTiles {
   };
 
   __device__ KTiles(const Params& p, SharedStorage<C>& smem)
-      : p_(p), smem_(smem), thread_(threadIdx.x % 128) {
+      : p_(p),
+        smem_(smem),
+        thread_(threadIdx.x % 128),
+        uniform_warp_(kUniformWarp ? uniform(threadIdx.x % 128 / 32) : 0) {
     log2_rows_ = C::kSparse == Major::k ? min(p.log2_block_rows, kLog2GroupRows) : kLog2Inner;
     log2_k_ = C::kSparse == Major::k ? kLog2Inner : min(p.log2_block_k, kLog2TileK);
     const int parts = kTileK >> log2_k_;
@@ -68,7 +75,9 @@ class KTiles {
   }
 
   __device__ int lane() const { return thread_ % 32; }
-  __device__ int warp() const { return thread_ / 32; }
+  __device__ int warp() const {
+    return kUniformWarp ? static_cast<int>(uniform_warp_) : thread_ / 32;
+  }
   __device__ int block_row_mask() const { return (1 << p_.log2_block_rows) - 1; }
   __device__ int block_k_mask() const { return (1 << p_.log2_block_k) - 1; }
 
@@ -85,9 +94,11 @@ class KTiles {
     Found found{-1, p_.absent_col};
     std::uint32_t entry = static_cast<std::uint32_t>(k + sparse_.k) >> p_.log2_block_k;
     const auto length = static_cast<std::uint32_t>(list.length);
-    if (bits_ != 0 && entry < length) found.value = list.values[entry << log2_rows_in_group_];
+    if (bits_ != 0 && entry < length) {
+      found.value = __ldg(list.values + (entry << log2_rows_in_group_));
+    }
     entry = static_cast<std::uint32_t>(k + dense_.k) >> p_.log2_block_k;
-    if (entry < length) found.col = list.cols[entry];
+    if (entry < length) found.col = __ldg(list.cols + entry);
     return found;
   }
 
@@ -145,6 +156,7 @@ class KTiles {
     prefetch(p_.lists.values, log2_rows_in_group_);
   }
 
+  std::uint32_t uniform_warp_;
   int log2_rows_in_group_;
 };
 

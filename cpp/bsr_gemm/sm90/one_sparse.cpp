@@ -42,7 +42,7 @@ void set_sparse(const Sides& s, const TensorView& values, const KernelKey& key, 
                      : block_map(s.sparse_name, values, s.sparse_k_axis, key.sparse, key.inner);
 }
 
-/// Of the last tiles only the columns that there are: TMA takes longer for others (Producer).
+/// Of the last tiles only the columns that there are: TMA takes longer for others.
 void set_dense(const Sides& s, const TensorView& dense, const KernelKey& key, Params* params) {
   params->dense_in_chunks = dense_in_chunks(s, key);
   params->dense_map = dense_map(s, dense, key, key.tile_cols);

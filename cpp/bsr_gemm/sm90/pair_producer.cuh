@@ -3,7 +3,6 @@
 #include <cute/arch/copy_sm90_tma.hpp>
 
 #include "bsr_gemm/sm90/layouts.cuh"
-#include "bsr_gemm/sm90/producer.cuh"
 #include "bsr_gemm/sm90/tiles.cuh"
 #include "primitives/barrier.cuh"
 #include "primitives/ptx.cuh"
@@ -20,7 +19,7 @@ struct Boxes {
   int row, k;           // of this lane's, in the tile
   int log2_block_rows;  // of the operand
   int log2_rows_in_group;
-  std::uint32_t bits = 0;  // of Producer::bits, 0 where the lane has no box
+  std::uint32_t bits = 0;  // of KTiles::mask_of, 0 where the lane has no box
 
   template <class C, Major kMajor>
   __device__ static Boxes of(int lane, int log2_block_rows, int log2_block_k) {

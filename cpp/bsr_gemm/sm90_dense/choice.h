@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "bsr_gemm/problem.h"
-#include "core/backend_table.h"
 
 namespace sparsek::bsr::sm90_dense {
 
@@ -15,13 +14,6 @@ enum class Tile : std::uint8_t {
 };
 
 Tile choose_tile(std::int64_t m, std::int64_t n, int num_sms);
-
-/// From which density on a matrix is multiplied faster as a dense one, the copy included, by the
-/// rows of its blocks (columns where it is the right operand); above 1: never.
-double dense_pays_from(std::int64_t block_rows);
-
-/// Why the kernels that skip blocks are the faster ones, if so.
-Reason why_not_faster(const Problem& problem);
 
 /// Of the dense copy of an operand; 0 for a dense one.
 std::size_t copy_bytes(const BlockShape& block, std::int64_t rows, std::int64_t cols);

@@ -49,49 +49,23 @@ std::string chosen(const Problem& p) {
   return "none";
 }
 
-void test_a_dense_copy_where_it_pays() {
-  for (const Product product : {Product::sparse_dense, Product::dense_sparse}) {
-    for (const std::int64_t block : {16, 32, 64, 128}) {
-      const double least = sm90_dense::dense_pays_from(block);
-      CHECK_EQ(chosen(problem_of(product, block, std::min(least - 0.01, 1.0))), "sm90");
-      if (least <= 1) CHECK_EQ(chosen(problem_of(product, block, least)), "sm90_dense");
+void test_a_dense_copy_where_it_is_asked_for() {
+  for (const Product product :
+       {Product::sparse_dense, Product::dense_sparse, Product::sparse_sparse}) {
+    for (const std::int64_t block : {16, 128}) {
+      for (const double density : {0.01, 1.0}) {
+        Problem p = problem_of(product, block, density);
+        CHECK_EQ(chosen(p), "sm90");
+        CHECK_EQ(reason(p),
+                 "skipping blocks is faster than a dense copy, made where it is asked for");
+        p.forced = true;
+        CHECK_EQ(reason(p), "takes it");
+        p.workspace_offered = false;
+        CHECK_EQ(reason(p), "no workspace was given (bsr_gemm_workspace_bytes)");
+      }
     }
-    CHECK_EQ(chosen(problem_of(product, 16, 0.6)), "sm90_dense");
-    CHECK_EQ(chosen(problem_of(product, 64, 1.0)), "sm90");
-    Problem p = problem_of(product, 16, 1.0);
-    p.workspace_offered = false;
-    CHECK_EQ(reason(p), "no workspace was given (bsr_gemm_workspace_bytes)");
-    CHECK_EQ(chosen(p), "sm90");
   }
-  CHECK_EQ(chosen(problem_of(Product::sparse_sparse, 16, 1.0)), "sm90");
   CHECK_EQ(chosen(problem_of(Product::dense, 16, 1.0)), "sm90_dense");
-  // The copy is shared by few columns of the result, or rows.
-  Problem p = problem_of(Product::sparse_dense, 16, 1.0);
-  p.n = 64;
-  CHECK(reason(p).find("n is 64, below the") == 0);
-  p = problem_of(Product::dense_sparse, 16, 1.0);
-  p.m = 64;
-  CHECK(reason(p).find("m is 64, below the") == 0);
-}
-
-void test_smaller_blocks_pay_sooner() {
-  double least = 0;
-  for (const std::int64_t block : {16, 32, 64, 128}) {
-    CHECK(sm90_dense::dense_pays_from(block) >= least);
-    least = sm90_dense::dense_pays_from(block);
-  }
-}
-
-void test_can_be_forced() {
-  Problem p = problem_of(Product::sparse_dense, 16, 0.01);
-  CHECK(reason(p).find("the density of a is 0.01, below the") == 0);
-  p = problem_of(Product::dense_sparse, 128, 0.01);
-  CHECK_EQ(reason(p), "blocks have 128 columns: a dense copy pays at no density");
-  p.forced = true;
-  CHECK_EQ(reason(p), "takes it");
-  p = problem_of(Product::sparse_sparse, 128, 0.01);
-  p.forced = true;
-  CHECK_EQ(reason(p), "takes it");
 }
 
 void test_declines_with_the_reason() {
@@ -141,9 +115,7 @@ void test_tiles() {
 }  // namespace
 
 int main() {
-  test_a_dense_copy_where_it_pays();
-  test_smaller_blocks_pay_sooner();
-  test_can_be_forced();
+  test_a_dense_copy_where_it_is_asked_for();
   test_declines_with_the_reason();
   test_workspace();
   test_tiles();
