@@ -146,7 +146,7 @@ def long_rows_case(rng: np.random.Generator, block: int) -> None:
 
 
 def panels_case(rng: np.random.Generator, block: int, free: int) -> None:
-    """CTAs that take several tiles: panels abreast (blocks of 64), a last one of 8 columns, or narrow ones (of 16, 32)."""
+    """CTAs that take several tiles: panels abreast (blocks of 64), narrow ones (of 16, 32), a last one of 8 columns."""
     a, a_full = sparse(rng, 2048, 256, (block, block))
     x = half(rng, 256, free)
     check_product(bsr_gemm(a, x.cuda(), backend="sm90"), a_full.float() @ x.float(), f"panels {block} {free}")

@@ -73,7 +73,7 @@ def test_densities(product, block, density, rng):
 
 
 def test_choice_and_bits(rng):
-    """A dense copy is made only where it is asked for, of a matrix without absent blocks too; the same bits each time."""
+    """A dense copy is made only where it is asked for, even where no block is absent; the same bits each time."""
     a, full = sparse(rng, 128, 128, (16, 16), 1.0, torch.float16, "cuda")
     x = dense(rng, 2048, 4096, torch.float16, "cuda")
     assert torch.equal(bsr_gemm(a, x), bsr_gemm(a, x, backend="sm90"))
