@@ -1,9 +1,9 @@
 #include "bsr_gemm/problem.h"
 
 #include <cmath>
-#include <cstdlib>
 
 #include "core/checks.h"
+#include "core/extent.h"
 #include "core/message.h"
 
 namespace sparsek::bsr {
@@ -48,26 +48,18 @@ int alignment_along(const TensorView& tensor, int axis) {
   return static_cast<int>(bits & (~bits + 1));
 }
 
-std::int64_t bytes_spanned(const TensorView& tensor) {
-  std::int64_t last = 0;
-  for (int axis = 0; axis < tensor.rank; ++axis) {
-    last += (tensor.shape[axis] - 1) * std::abs(tensor.stride[axis]);
-  }
-  return (last + 1) * static_cast<std::int64_t>(size_of(tensor.dtype));
-}
-
 /// Of the last two axes the contiguous one; where both are, the one that leaves the better
 /// alignment.
 Access access_of(const TensorView& tensor) {
   if (tensor.num_elements() == 0) return {tensor.rank - 1, 16};
   Access best;
   best.alignment = 0;
-  best.bytes = bytes_spanned(tensor);
   for (int axis = tensor.rank - 1; axis >= tensor.rank - 2; --axis) {
     if (tensor.stride[axis] != 1 && tensor.shape[axis] > 1) continue;
     const int alignment = alignment_along(tensor, axis);
-    if (best.axis < 0 || alignment > best.alignment) best = {axis, alignment, best.bytes};
+    if (best.axis < 0 || alignment > best.alignment) best = {axis, alignment};
   }
+  best.bytes = Extent(tensor).bytes;
   return best;
 }
 

@@ -36,14 +36,6 @@ inline Reason why_not_alignment(const char* name, const Access& access) {
              " bytes, expected 16 (TMA), and no negative strides");
 }
 
-/// Blocks that threads copy are found by 32 bits, in units of 16 bytes.
-inline Reason why_not_bytes(const char* name, const Access& access) {
-  constexpr std::int64_t kMostBytes = std::int64_t{1} << 36;
-  if (access.bytes <= kMostBytes) return std::nullopt;
-  return cat(name, " has values that span ", access.bytes,
-             " bytes, expected no more than 64 GiB with blocks of 16");
-}
-
 inline Reason why_not_extents(const Problem& p) {
   const std::int64_t largest = std::max({p.m, p.n, p.k});
   if (largest < kMaxExtent) return std::nullopt;

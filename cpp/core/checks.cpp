@@ -1,37 +1,9 @@
 #include "core/checks.h"
 
-#include <cstdint>
-
+#include "core/extent.h"
 #include "core/message.h"
 
 namespace sparsek {
-namespace {
-
-/// Where the elements of a tensor lie, of which there is one at least.
-struct Extent {
-  std::uintptr_t first;
-  std::uintptr_t last;
-  bool has_gaps;
-
-  explicit Extent(const TensorView& tensor) {
-    std::int64_t before = 0, behind = 0;
-    for (int axis = 0; axis < tensor.rank; ++axis) {
-      const std::int64_t length = (tensor.shape[axis] - 1) * tensor.stride[axis];
-      (length < 0 ? before : behind) += length;
-    }
-    const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
-    const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
-    first = address + static_cast<std::uintptr_t>(before * size);
-    last = address + static_cast<std::uintptr_t>(behind * size);
-    has_gaps = behind - before + 1 != tensor.num_elements();
-  }
-  bool holds_an_end_of(const Extent& other) const {
-    const auto holds = [&](std::uintptr_t at) { return first <= at && at <= last; };
-    return !has_gaps && (holds(other.first) || holds(other.last));
-  }
-};
-
-}  // namespace
 
 void check_tensor(const char* name, const TensorView& tensor, int rank) {
   require_value(tensor.rank == rank, name, ": expected ", rank, " axes, got shape ",

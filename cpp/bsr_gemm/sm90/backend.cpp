@@ -1,6 +1,7 @@
 #include "bsr_gemm/backends.h"
 #include "bsr_gemm/sm90/plan.h"
 #include "bsr_gemm/sm90/products.h"
+#include "bsr_gemm/sm90/sides.h"
 #include "bsr_gemm/sm90/tile_choice.h"
 #include "bsr_gemm/tma_limits.h"
 #include "core/tensor_cores.h"
@@ -10,10 +11,15 @@ namespace {
 
 constexpr int kNarrowestTile = 64;
 
-/// Whether threads copy the blocks of the sparse operand.
-bool is_copied(const Problem& p) {
-  const bool left = p.product == Product::sparse_dense;
-  return inner_of(left ? p.a_block : p.b_block) == 16 && !takes_few(p);
+/// Blocks that threads copy are found by 32 bits, in units of 16 bytes (CopyingProducer).
+Reason why_not_copied(const Problem& p) {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 36;
+  const bool one_sparse = p.product == Product::sparse_dense || p.product == Product::dense_sparse;
+  if (!one_sparse || takes_few(p)) return std::nullopt;
+  const Sides s = sides_of(p);
+  if (inner_of(s.block) > 16 || s.sparse.bytes <= kMostBytes) return std::nullopt;
+  return cat(s.sparse_name, " has values that span ", s.sparse.bytes,
+             " bytes, expected no more than 64 GiB with blocks of 16");
 }
 
 Reason available() { return why_no_gpu(90); }
@@ -38,12 +44,7 @@ Reason supports(const Problem& p) {
     if (&matrix.access == &p.out_access) continue;  // stored by threads
     if (Reason reason = why_not_alignment(matrix.name, matrix.access)) return reason;
   }
-  const bool left = p.product == Product::sparse_dense;
-  if ((left || p.product == Product::dense_sparse) && is_copied(p)) {
-    if (Reason reason = why_not_bytes(left ? "a" : "b", left ? p.a_access : p.b_access)) {
-      return reason;
-    }
-  }
+  if (Reason reason = why_not_copied(p)) return reason;
   if (p.k == 0) return "k is 0, expected at least one block";
   if (Reason reason = why_not_extents(p)) return reason;
   if (num_tiles(p, kNarrowestTile) >= kMaxExtent) {

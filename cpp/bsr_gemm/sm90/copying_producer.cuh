@@ -46,7 +46,7 @@ class CopyingProducer : KTiles<C> {
     Walk tiles(p_);
     while (tiles.valid()) {
       const Tile tile = tiles.take();
-      const auto list = list_of(tile);
+      const List list = list_of(tile);
       // Two ahead: they arrive while the stages before are waited for.
       Found found = find(list, 0), next = find(list, kTileK);
 #pragma unroll 1
@@ -66,7 +66,7 @@ class CopyingProducer : KTiles<C> {
  private:
   static constexpr bool kRowLines = C::kSparse == Major::k;  // a line is a row's k, not a k's rows
   static constexpr int kUnitBytes = 16, kPatches = 8;
-  // In place of where a patch lies, which is less (why_not_bytes).
+  // In place of where a patch lies, which is less (why_not_copied).
   static constexpr std::uint32_t kNotWanted = 0xffffffffu, kAbsent = 0xfffffffeu;
 
   /// Where this lane's box lies among all values, in units of 16 bytes.
@@ -83,12 +83,11 @@ class CopyingProducer : KTiles<C> {
     std::uint32_t places[kPatches];
 #pragma unroll
     for (int i = 0; i < kPatches; ++i) places[i] = __shfl_sync(0xffffffffu, place, boxes_[i]);
-    auto& smem = smem_;
-    wait(&smem.empty[stage], phase);
+    wait(&smem_.empty[stage], phase);
     if (thread_ == 0) {
-      smem.masks[stage] = mask;
-      expect(&smem.full[stage], dense_bytes(list));
-      arrive(&smem.full[stage]);
+      smem_.masks[stage] = mask;
+      expect(&smem_.full[stage], dense_bytes(list));
+      arrive(&smem_.full[stage]);
     }
     if (lane() % kWarps == warp()) load_dense(list, k0, found, stage);
     const std::uint32_t to = to_ + stage * (L::kSparseElements * sizeof(Element));
@@ -98,7 +97,7 @@ class CopyingProducer : KTiles<C> {
                     from_ + std::uint64_t{places[i]} * kUnitBytes,
                     places[i] < kAbsent ? kUnitBytes : 0);
     }
-    arrive_after_copies(&smem.full[stage]);
+    arrive_after_copies(&smem_.full[stage]);
   }
 
   const char* from_;         // what this lane copies of the block at place 0

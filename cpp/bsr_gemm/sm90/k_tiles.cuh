@@ -5,6 +5,7 @@
 #include "bsr_gemm/sm90/layouts.cuh"
 #include "bsr_gemm/sm90/tiles.cuh"
 #include "primitives/barrier.cuh"
+#include "primitives/ptx.cuh"
 #include "primitives/reduce.cuh"
 
 namespace sparsek::bsr::sm90 {
@@ -149,7 +150,7 @@ class KTiles {
       const char* const begin = reinterpret_cast<const char*>(list + (tile.begin << log2_size));
       const std::int64_t bytes = (tile.end - tile.begin) << (log2_size + 2);
       for (std::int64_t at = thread_ * 128; at < bytes; at += 128 * 128) {
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(begin + at));
+        ptx::prefetch_to_l2(begin + at);
       }
     };
     prefetch(p_.lists.cols, 0);

@@ -26,7 +26,7 @@ TileChoice tile_of(const Problem& p) {
 void set_copied(const Sides& s, const TensorView& values, const KernelKey& key, Params* params) {
   const int k_axis = s.sparse_k_axis, line_axis = key.sparse == Major::k ? 3 - k_axis : k_axis;
   const auto in_units = [&](int axis) {
-    return static_cast<std::uint32_t>(values.stride[axis] / kUnit);  // why_not_bytes
+    return static_cast<std::uint32_t>(values.stride[axis] / kUnit);  // why_not_copied
   };
   params->sparse_values = values.data;
   params->sparse_block_stride = values.shape[0] > 1 ? in_units(0) : 0;

@@ -56,20 +56,19 @@ class Producer : KTiles<C> {
     const std::uint32_t mask = mask_of(found);
     const bool wanted = (bits_ & mask) != 0, present = wanted && found.value >= 0;
     const bool by_tma = C::kZerosByThreads ? present : wanted;
-    auto& smem = smem_;
-    wait(&smem.empty[stage], phase);
+    wait(&smem_.empty[stage], phase);
     const int boxes = __popc(__ballot_sync(0xffffffffu, by_tma));
     if (lane() == 0) {
-      smem.masks[stage] = mask;
-      expect(&smem.full[stage],
+      smem_.masks[stage] = mask;
+      expect(&smem_.full[stage],
              dense_bytes(list) + sizeof(Element) * (boxes << (log2_k_ + log2_rows_)));
-      if constexpr (!C::kZerosByThreads) arrive(&smem.full[stage]);
+      if constexpr (!C::kZerosByThreads) arrive(&smem_.full[stage]);
     }
     load_dense(list, k0, found, stage);
     if (by_tma) load_sparse(found, k0, stage);
     if constexpr (C::kZerosByThreads) {
       write_zeros(wanted && !present, stage);
-      if (lane() == 0) arrive(&smem.full[stage]);
+      if (lane() == 0) arrive(&smem_.full[stage]);
     }
   }
 

@@ -1,7 +1,6 @@
 // What the sm90_dense backend decides before a kernel runs: which problems it takes, where a dense
-// copy pays, how large that is, and the tile.
+// copy is made, how large that is, and the tile.
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
