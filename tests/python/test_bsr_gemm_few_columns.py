@@ -79,6 +79,17 @@ def test_few_ragged_columns(product, block, free, order, rng):
     check(product, "sm90", torch.float16, rng, block=(block, block), free=free, order=order, size=size)
 
 
+@pytest.mark.parametrize("order", ["row", "column"])
+@pytest.mark.parametrize("free", [1, 16, 64, 136])
+@pytest.mark.parametrize("block", [(16, 16), (16, 64), (128, 16), (32, 32), (64, 64)], ids=lambda b: f"{b[0]}x{b[1]}")
+def test_few_columns_of_long_lists(block, free, order, rng):
+    """More squares for each CTA than its warps begin with, and tiles of odd and even numbers of stages."""
+    free = free if order == "column" or free >= 8 else 8
+    options = {"block": block, "density": 0.25, "shuffled": True}
+    size = (4224 // block[0], 4224 // block[0], 8192 // block[1])
+    check("sparse_dense", "sm90", torch.float16, rng, free=free, order=order, size=size, **options)
+
+
 @pytest.mark.parametrize("density", [0.0, 0.001, 0.05, 1.0])
 @pytest.mark.parametrize("free", [64, 256])
 @pytest.mark.parametrize("block", [16, 32, 64, 128])

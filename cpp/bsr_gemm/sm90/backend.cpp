@@ -11,11 +11,11 @@ namespace {
 
 constexpr int kNarrowestTile = 64;
 
-/// Blocks that threads copy are found by 32 bits, in units of 16 bytes (CopyingProducer).
+/// Blocks that threads copy are found by 32 bits, in units of 16 bytes.
 Reason why_not_copied(const Problem& p) {
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 36;
   const bool one_sparse = p.product == Product::sparse_dense || p.product == Product::dense_sparse;
-  if (!one_sparse || takes_few(p)) return std::nullopt;
+  if (!one_sparse) return std::nullopt;
   const Sides s = sides_of(p);
   if (inner_of(s.block) > 16 || s.sparse.bytes <= kMostBytes) return std::nullopt;
   return cat(s.sparse_name, " has values that span ", s.sparse.bytes,

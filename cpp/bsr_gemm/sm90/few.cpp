@@ -31,7 +31,9 @@ void run_few(const Problem& p, const BsrGemmArgs& args) {
   const bool rows_along_m = few_rows_along_m(group_cols);
   params.rows = static_cast<std::int32_t>(rows_along_m ? s.rows : s.cols);
   params.cols = static_cast<std::int32_t>(rows_along_m ? s.cols : s.rows);
-  if (values.shape[0] > 0) {
+  if (key.inner == 16) {
+    set_copied(s, values, key.sparse, &params);
+  } else if (values.shape[0] > 0) {
     params.sparse_map = block_map(s.sparse_name, values, s.sparse_k_axis, key.sparse, key.inner,
                                   key.inner, key.inner);
   }

@@ -7,6 +7,7 @@
 namespace sparsek::bsr::sm90 {
 
 constexpr int kFewMostCols = 256;
+constexpr int kFewMostProducers = 4;
 
 /// Of a tile whose warp groups have so many columns each: of 64 they lie along WGMMA's M.
 constexpr bool few_rows_along_m(int group_cols) { return group_cols == 128; }
@@ -26,14 +27,24 @@ struct FewConfig {
   static_assert(kGroupCols == 64 || (kRowsAlongM && kSide == 64));
   static constexpr int kMostGroups = kFewMostCols / kGroupCols;
   static constexpr int kSquares = kTileK / kSide;  // of a stage
+  // Blocks are copied by the threads of the warps that load, 32 units of 16 bytes for a square. TMA
+  // takes as long for lines of 32 bytes as for longer ones.
+  static constexpr bool kCopied = kSide == 16;
+  static constexpr int kArrivals = kCopied ? 1 + 32 : 1;  // until a stage is full
+  // Two warp groups take the stages of up to 64 columns in turn: what one does for a stage besides
+  // multiplying takes longer than four squares of 16 take to come.
+  static constexpr bool kTakesTurns = kSide == 16;
+  static constexpr int turns(int groups) { return kTakesTurns && groups == 1 ? 2 : 1; }
   // Of those that there is room for. With more copies on their way the first ones come later.
   static constexpr int kMostStages = kSide == 64 ? 8 : kSide == 32 ? 10 : 16;
   static constexpr int kSparseElements = kTileK * kSide;
   static constexpr int kDenseElements = kTileK * kGroupCols;  // of a warp group
   static constexpr int kBytesOfSums = kGroupCols * kSide * sizeof(float);
   // Warps that load: starting a copy takes one some 100 clocks, and small squares are many copies.
-  static constexpr int kProducers = kSide == 64 ? 1 : 4;
-  static constexpr int threads(int groups) { return 128 * groups + 32 * kProducers; }
+  static constexpr int kProducers = kSide == 64 ? 1 : kFewMostProducers;
+  static constexpr int threads(int groups) {
+    return 128 * groups * turns(groups) + 32 * kProducers;
+  }
   // What Epilogue asks for, to which rows are what lies along M.
   static constexpr int kTileCols = kRowsAlongM ? kGroupCols : kSide;
   static constexpr int kStagedCols = kSide < 32 ? kSide : 32;
@@ -76,15 +87,19 @@ struct FewLayout {
   static constexpr int kDense = C::kDenseElements * sizeof(typename C::Element);
   static constexpr int kDenseLine = kTileK * sizeof(typename C::Element);  // of a column
   static constexpr int kBarriers = 1024;  // before all else, where the compiler knows their places
-  static_assert((2 * C::kMostStages + C::kMostGroups) * 8 <= kBarriers);
+  static_assert(!C::kTakesTurns || C::kBytesOfSums <= C::kStaging);
+  static_assert((2 * C::kMostStages + C::kMostGroups + 2) * 8 <= kBarriers);
 
   constexpr int stage() const { return kSparse + groups * kDense; }
+  constexpr bool apart() const { return staging_apart || C::turns(groups) > 1; }
   constexpr int beside() const {
-    return groups * (C::kRoomForSums + (staging_apart ? C::kStaging : 0)) + kBarriers + 1024;
+    const int staged = apart() ? C::turns(groups) * C::kStaging : 0;
+    return groups * (C::kRoomForSums + staged) + kBarriers + 1024;
   }
   constexpr int stages() const {
-    const int most = (kFewSmem - beside()) / stage();
-    return most < C::kMostStages ? most : C::kMostStages;
+    const int room = (kFewSmem - beside()) / stage();
+    const int most = room < C::kMostStages ? room : C::kMostStages;
+    return most - most % C::turns(groups);  // so that a stage is always the same warp group's
   }
   constexpr int bytes() const { return stages() * stage() + beside(); }
 };

@@ -13,7 +13,7 @@
 
 namespace sparsek::bsr::sm90 {
 
-/// A warp group that multiplies its columns of every tile.
+/// A warp group that multiplies its columns of every tile, or every second stage of them.
 template <class C>
 class FewConsumer {
  public:
@@ -26,8 +26,10 @@ class FewConsumer {
           gmma(kRowsAlongM ? C::kSparse : C::kDense),
           gmma(kRowsAlongM ? C::kDense : C::kSparse)>()));
 
-  __device__ FewConsumer(const FewParams& p, const FewStorage<C>& smem, int group)
-      : p_(p), smem_(smem), group_(group) {}
+  __device__ FewConsumer(const FewParams& p, const FewStorage<C>& smem, int worker)
+      : p_(p), smem_(smem), worker_(worker), group_(takes_turns() ? 0 : worker) {
+    if (takes_turns()) stage_ = next_ = worker;
+  }
 
   __device__ void run() {
     using namespace cute;
@@ -37,17 +39,18 @@ class FewConsumer {
     const std::int32_t first_col = group_ * C::kGroupCols;
     const FewPart* parts = p_.deal.parts + blockIdx.x * kFewMostParts;
     FewPart part = *parts;
-    while (part.row != kNoPart) {
+    for (int tile = 0; part.row != kNoPart; ++tile) {
       const FewPart next = *++parts;
-      multiply(mma, part.stages, acc);
-      if (part.shared != 0 && blockIdx.x % 2 == 0) {
+      const bool has_all = multiply_part(mma, part.stages, tile, acc);
+      if (!has_all) {
+      } else if (part.shared != 0 && blockIdx.x % 2 == 0) {
         send(acc);
       } else {
         if (part.shared != 0) add(acc);
         const std::int32_t along_m = kRowsAlongM ? part.row : first_col;
         const std::int32_t along_n = kRowsAlongM ? first_col : part.row;
-        Out::template run<false>(p_, smem_.staging(group_), along_m,
-                                 Out::row_of_thread(p_, along_m), along_n, p_.cols, 1 + group_,
+        Out::template run<false>(p_, smem_.staging(worker_), along_m,
+                                 Out::row_of_thread(p_, along_m), along_n, p_.cols, 1 + worker_,
                                  acc);
       }
       part = next;
@@ -57,7 +60,25 @@ class FewConsumer {
  private:
   using Out = Epilogue<C, FewParams>;
 
+  __device__ bool takes_turns() const {
+    if constexpr (C::kTakesTurns) return p_.turns == 2;
+    return false;
+  }
+
+  /// Whether the sums are all there, and this warp group's to store.
   template <class Acc>
+  __device__ bool multiply_part(TiledMma& mma, std::int32_t steps, int tile, Acc& acc) {
+    if constexpr (C::kTakesTurns) {
+      if (takes_turns()) {
+        multiply<2>(mma, steps, acc);
+        return gather(tile, acc);
+      }
+    }
+    multiply<1>(mma, steps, acc);
+    return true;
+  }
+
+  template <int kTurns, class Acc>
   __device__ void multiply(TiledMma& mma, std::int32_t steps, Acc& acc) {
     using namespace cute;
     auto thread_mma = mma.get_slice(threadIdx.x % 128);
@@ -81,9 +102,13 @@ class FewConsumer {
     mma.accumulate_ = GMMA::ScaleOut::One;
     clear(acc);
     warpgroup_fence_operand(acc);
+    const int first_stage = kTurns == 1 ? 0 : worker_;  // of the ring
+    const std::int32_t first = kTurns == 1 ? 0 : next_;
+    if (kTurns > 1) next_ = (first + steps) % 2;
 #pragma unroll 1
-    for (std::int32_t step = 0; step < steps; ++step) {
+    for (std::int32_t step = first; step < steps; step += kTurns) {
       wait(smem_.full(stage_), phase_);
+      if constexpr (C::kCopied) cutlass::arch::fence_view_async_shared();
       warpgroup_fence_operand(acc);
       warpgroup_arrive();
 #pragma unroll
@@ -96,23 +121,45 @@ class FewConsumer {
       }
       warpgroup_commit_batch();
       warpgroup_fence_operand(acc);
-      if (step > 0) {
+      if (step > first) {
         warpgroup_wait<1>();
         release(last_);
       }
       last_ = stage_;
-      if (++stage_ == smem_.stages()) {
-        stage_ = 0;
+      stage_ += kTurns;
+      if (stage_ == smem_.stages() + first_stage) {
+        stage_ = first_stage;
         phase_ ^= 1;
       }
     }
     warpgroup_wait<0>();
-    if (steps > 0) release(last_);
+    if (steps > first) release(last_);
     warpgroup_fence_operand(acc);
   }
 
   __device__ void release(int stage) {
     if (threadIdx.x % 32 == 0) arrive(smem_.empty(stage));
+  }
+
+  /// Of a tile that two warp groups have multiplied: whether this one has the sums of both. The
+  /// other goes on, and has those of the next tile, by when this one has stored what it stages
+  /// where it finds the other's.
+  template <class Acc>
+  __device__ bool gather(int tile, Acc& acc) {
+    const int taker = tile % 2;
+    auto* const sums = reinterpret_cast<float4*>(smem_.staging(taker)) + threadIdx.x % 128;
+    if (worker_ != taker) {
+#pragma unroll
+      for (int i = 0; i < kFours<Acc>; ++i) {
+        sums[i * 128] = make_float4(acc(4 * i), acc(4 * i + 1), acc(4 * i + 2), acc(4 * i + 3));
+      }
+      arrive(smem_.handed_over(taker));
+      return false;
+    }
+    wait(smem_.handed_over(taker), tile / 2 % 2);
+    add_sums(acc, [&](int i) { return sums[i * 128]; });
+    cutlass::arch::NamedBarrier::sync(128, 1 + worker_);
+    return true;
   }
 
   /// Of the tile that both CTAs have a part of, to the second one.
@@ -135,12 +182,13 @@ class FewConsumer {
     const auto* const sums =
         reinterpret_cast<const float4*>(smem_.sums(group_)) + threadIdx.x % 128;
     add_sums(acc, [&](int i) { return sums[i * 128]; });
-    cutlass::arch::NamedBarrier::sync(128, 1 + group_);  // results may be staged there
+    cutlass::arch::NamedBarrier::sync(128, 1 + worker_);  // results may be staged there
   }
 
   const FewParams& p_;
   const FewStorage<C>& smem_;
-  int group_;
+  int worker_, group_;
+  std::int32_t next_ = 0;  // of the tile's stages
   int stage_ = 0, last_ = 0;
   std::uint32_t phase_ = 0;
 };

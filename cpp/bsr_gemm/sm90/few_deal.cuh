@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kDealThreads)
   const int log2_squares = 6 - lists.log2_side;  // of a stage
   std::int32_t done = 0;
   const auto put = [&](std::int32_t at, FewSquare square) {
-    if (at < 32) out.shares[cta].first[at] = square;
+    if (at < kFewFirst) out.shares[cta].first[at] = square;
     if (begin + at < out.num_squares) out.squares[begin + at] = square;
   };
   for (FewWalk walk(lists, cta, static_cast<std::int32_t>(gridDim.x)); walk.valid();) {
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kDealThreads)
     }
     done += count;
   }
-  for (std::int32_t i = done + thread; i < 32; i += kDealThreads) {
+  for (std::int32_t i = done + thread; i < kFewFirst; i += kDealThreads) {
     out.shares[cta].first[i] = {-1, lists.absent_k};
   }
 }

@@ -11,6 +11,8 @@ template <class C>
 void launch_few_config(int groups, FewParams params, int num_sms, cudaStream_t stream) {
   const FewLayout<C> layout{groups, params.staging_apart};
   params.stages = layout.stages();
+  params.turns = C::turns(groups);
+  params.staging_apart = layout.apart();
   cuda_check(cudaFuncSetAttribute(few_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   layout.bytes()),
              "bsr_gemm: sm90");

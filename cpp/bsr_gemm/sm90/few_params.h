@@ -15,12 +15,14 @@ struct alignas(8) FewSquare {
 };
 constexpr std::int32_t kFewInRow = 16;
 
+constexpr int kFewFirst = 32 * kFewMostProducers;  // a square for each lane that loads
+
 /// All squares of a CTA, in the order in which it takes them.
 struct alignas(16) FewShare {
   std::int64_t begin;
   std::int32_t squares;  // whole stages
   std::int32_t padding;
-  FewSquare first[32];  // once more
+  FewSquare first[kFewFirst];  // once more
 };
 
 /// What a CTA multiplies for a tile.
@@ -43,14 +45,18 @@ struct FewDeal {
 struct FewParams {
   FewDeal deal;
   std::int32_t stages;
-  bool staging_apart;  // few_staging_apart
+  std::int32_t turns;
+  bool staging_apart;  // FewLayout::apart
   std::int32_t block_k_mask;
-  bool dense_in_chunks;      // as in Params
-  std::int32_t dense_lines;  // columns that a stage's copies fill
+  const void* sparse_values;          // for squares that threads copy
+  std::uint32_t sparse_block_stride;  // in units of 16 bytes
+  std::uint32_t sparse_line_stride;   // the same, of the axis that is not contiguous
+  bool dense_in_chunks;               // as in Params
+  std::int32_t dense_lines;           // columns that a stage's copies fill
   std::int32_t rows;
   std::int32_t cols;
   Result result;
-  CUtensorMap sparse_map;
+  CUtensorMap sparse_map;  // for others
   CUtensorMap dense_map;
 };
 

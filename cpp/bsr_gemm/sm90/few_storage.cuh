@@ -26,13 +26,13 @@ class FewStorage {
       : base_(align_shared(raw)),
         groups_(groups),
         stages_(p.stages),
-        copied_(Layout::kSparse + p.dense_lines * Layout::kDenseLine),
+        copied_((C::kCopied ? 0 : Layout::kSparse) + p.dense_lines * Layout::kDenseLine),
         staging_apart_(p.staging_apart) {}
 
   __device__ int groups() const { return groups_; }
   __device__ int stages() const { return stages_; }
   __device__ int stage_bytes() const { return Layout{groups_, staging_apart_}.stage(); }
-  /// Of a stage, what arrives.
+  /// Of a stage, what TMA brings.
   __device__ int copied_bytes() const { return copied_; }
 
   __device__ Element* dense(int stage, int square, int group) const {
@@ -47,13 +47,17 @@ class FewStorage {
   __device__ unsigned char* sums(int group) const {
     return ring() + stages_ * stage_bytes() + group * C::kRoomForSums;
   }
-  __device__ unsigned char* staging(int group) const {
-    return staging_apart_ ? sums(groups_) + group * C::kStaging : sums(group);
+  __device__ unsigned char* staging(int worker) const {
+    return staging_apart_ ? sums(groups_) + worker * C::kStaging : sums(worker);
   }
   __device__ std::uint64_t* full(int stage) const { return barriers() + stage; }
   __device__ std::uint64_t* empty(int stage) const { return barriers() + C::kMostStages + stage; }
   __device__ std::uint64_t* sums_full(int group) const {
     return barriers() + 2 * C::kMostStages + group;
+  }
+  /// Of warp groups that take turns, the sums of the other one.
+  __device__ std::uint64_t* handed_over(int worker) const {
+    return sums_full(C::kMostGroups) + worker;
   }
 
   static constexpr auto sparse_layout() {  // (row, k) of a square

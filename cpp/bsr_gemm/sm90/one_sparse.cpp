@@ -14,7 +14,6 @@ namespace sparsek::bsr::sm90 {
 namespace {
 
 constexpr int kWideTile = 256;
-constexpr int kUnit = 8;  // elements in 16 bytes, of which all strides are multiples
 constexpr std::size_t kBytesOfFlags = 8192;  // one for each warp group of each worker
 
 TileChoice tile_of(const Problem& p) {
@@ -22,19 +21,8 @@ TileChoice tile_of(const Problem& p) {
   return choose_tile(ceil_div(s.rows, kTileRows), s.cols, inner_of(s.block), p.device.num_sms);
 }
 
-/// Blocks that threads copy.
-void set_copied(const Sides& s, const TensorView& values, const KernelKey& key, Params* params) {
-  const int k_axis = s.sparse_k_axis, line_axis = key.sparse == Major::k ? 3 - k_axis : k_axis;
-  const auto in_units = [&](int axis) {
-    return static_cast<std::uint32_t>(values.stride[axis] / kUnit);  // why_not_copied
-  };
-  params->sparse_values = values.data;
-  params->sparse_block_stride = values.shape[0] > 1 ? in_units(0) : 0;
-  params->sparse_line_stride = in_units(line_axis);
-}
-
 void set_sparse(const Sides& s, const TensorView& values, const KernelKey& key, Params* params) {
-  if (key.inner == 16) return set_copied(s, values, key, params);
+  if (key.inner == 16) return set_copied(s, values, key.sparse, params);
   if (values.shape[0] == 0) return;
   params->folded = can_fold(values, s.sparse_k_axis, key.sparse, key.inner);
   params->sparse_map =

@@ -49,6 +49,18 @@ inline KernelKey key_of(const Problem& p, const Sides& s) {
   return key;
 }
 
+/// For threads that copy blocks.
+template <class P>
+void set_copied(const Sides& s, const TensorView& values, Major sparse, P* params) {
+  const int k_axis = s.sparse_k_axis, line_axis = sparse == Major::k ? 3 - k_axis : k_axis;
+  const auto in_units = [&](int axis) {
+    return static_cast<std::uint32_t>(values.stride[axis] / 8);  // why_not_copied
+  };
+  params->sparse_values = values.data;
+  params->sparse_block_stride = values.shape[0] > 1 ? in_units(0) : 0;
+  params->sparse_line_stride = in_units(line_axis);
+}
+
 /// Boxes of a dense operand come in chunks of 64 columns, all of a tile's at a time.
 inline bool dense_in_chunks(const Sides& s, const KernelKey& key) {
   return key.dense == Major::free && s.cols % 64 == 0;
