@@ -11,7 +11,8 @@ namespace sparsek::bsr::sm90 {
 
 bool takes_few(const Problem& p) {
   const Sides s = sides_of(p);
-  return few_columns_pay(s.rows, p.k, s.cols, inner_of(s.block), s.density, p.device.num_sms);
+  return few_columns_pay(s.rows, p.k, s.cols, inner_of(s.block), s.density,
+                         major_of(s.dense, s.dense_k_axis), p.device.num_sms);
 }
 
 void run_few(const Problem& p, const BsrGemmArgs& args) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "bsr_gemm/sm90/config.h"
 #include "bsr_gemm/sm90/few_config.h"
 #include "core/integers.h"
 
@@ -57,14 +56,22 @@ int log2_abreast(const BsrMatrixView& m) {
 }
 
 bool few_columns_pay(std::int64_t rows, std::int64_t k, std::int64_t cols, int inner,
-                     double density, int num_sms) {
+                     double density, Major dense, int num_sms) {
   if (cols > kFewMostCols || !few_takes_rows(rows, inner, num_sms)) return false;
-  if (inner == 16 && density >= 0.5) return false;
+  std::int64_t read_cols = cols;
+  double most_bytes = 3e8;
+  if (inner == 16) {
+    // A line of 32 bytes for each column and square, which takes TMA as long as a longer one.
+    if (dense == Major::k) return density * static_cast<double>(cols) <= 10;
+    // Lines of 64 columns, and what there is not of them takes TMA longest.
+    read_cols = ceil_div(cols, 64) * 64;
+    if (density > (cols == read_cols ? 0.55 : 0.4)) return false;
+    most_bytes = 4e8;
+  }
   // Of blocks and dense rows, from L2. Beyond it merged lists pay, which read fewer dense rows.
-  constexpr double kMostBytes = 3e8;
   const double bytes = 2 * density * static_cast<double>(rows) * static_cast<double>(k) *
-                       (1 + static_cast<double>(cols) / inner);
-  return cols <= 64 || bytes <= kMostBytes;
+                       (1 + static_cast<double>(read_cols) / inner);
+  return cols <= 64 || bytes <= most_bytes;
 }
 
 }  // namespace sparsek::bsr::sm90

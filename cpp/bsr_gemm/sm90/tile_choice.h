@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "bsr_gemm/problem.h"
+#include "bsr_gemm/sm90/config.h"
 
 namespace sparsek::bsr::sm90 {
 
@@ -44,8 +45,9 @@ Panels choose_panels(std::int64_t groups, std::int64_t panels, int num_sms);
 int log2_abreast(const BsrMatrixView& matrix);
 
 /// Whether the kernel for few columns (few_kernel.cuh) is the faster one, which reads the dense
-/// rows anew for each block. `inner` as above, `density` that of the blocks.
+/// rows anew for each block. `inner` as above, `density` that of the blocks, `dense` the dense
+/// operand's.
 bool few_columns_pay(std::int64_t rows, std::int64_t k, std::int64_t cols, int inner,
-                     double density, int num_sms);
+                     double density, Major dense, int num_sms);
 
 }  // namespace sparsek::bsr::sm90

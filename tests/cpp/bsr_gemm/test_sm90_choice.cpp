@@ -144,8 +144,9 @@ void test_narrow_panels_fill_the_last_round() {
   CHECK(chosen.wide == 29 && chosen.narrow == 4);  // 2112 tiles, 16 for each SM
 }
 
-bool few(std::int64_t rows, std::int64_t cols, int inner = 64, double density = 0.1) {
-  return sm90::few_columns_pay(rows, 8192, cols, inner, density, 132);
+bool few(std::int64_t rows, std::int64_t cols, int inner = 64, double density = 0.1,
+         sm90::Major dense = sm90::Major::free) {
+  return sm90::few_columns_pay(rows, 8192, cols, inner, density, dense, 132);
 }
 
 void test_few_columns_where_they_pay() {
@@ -154,7 +155,15 @@ void test_few_columns_where_they_pay() {
   CHECK(few(135168, 64) && !few(135232, 64));  // 32 tiles for each
   CHECK(few(8192, 256, 64, 0.25) && !few(8192, 256, 64, 0.5) && few(8192, 64, 64, 1.0));
   CHECK(few(8192, 256, 32) && !few(8192, 256, 32, 0.25));
-  CHECK(few(8192, 64, 16, 0.25) && !few(8192, 64, 16, 0.5));
+  CHECK(few(8192, 256, 16) && !few(16384, 256, 16));
+  CHECK(few(8192, 128, 16, 0.25) && !few(8192, 256, 16, 0.25));
+  CHECK(few(8192, 64, 16, 0.5) && !few(8192, 48, 16, 0.5) && !few(8192, 128, 16, 0.5));
+  CHECK(!few(8192, 64, 16, 0.75));
+  const auto by_k = [](std::int64_t cols, double density) {
+    return few(8192, cols, 16, density, sm90::Major::k);
+  };
+  CHECK(by_k(64, 0.1) && !by_k(128, 0.1) && by_k(16, 0.5) && !by_k(64, 0.25));
+  CHECK(few(8192, 256, 32, 0.1, sm90::Major::k));
 }
 
 int abreast(std::int64_t rows, std::int64_t cols, std::int64_t block, double density) {
