@@ -158,7 +158,7 @@ class FewConsumer {
     }
     wait(smem_.handed_over(taker), tile / 2 % 2);
     add_sums(acc, [&](int i) { return sums[i * 128]; });
-    cutlass::arch::NamedBarrier::sync(128, 1 + worker_);
+    cutlass::arch::NamedBarrier::sync(128, 1 + worker_);  // results are staged there
     return true;
   }
 

@@ -196,6 +196,7 @@ void check_few_layouts() {
       const sm90::FewLayout<C> layout{groups, apart};
       CHECK(layout.bytes() <= 232448);  // of a CTA on Hopper
       CHECK(layout.stages() >= 3 && layout.stages() <= C::kMostStages);
+      CHECK_EQ(layout.stages() % C::turns(groups), 0);
     }
   }
 }
