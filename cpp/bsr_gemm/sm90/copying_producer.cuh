@@ -30,7 +30,7 @@ class CopyingProducer : KTiles<C> {
     const int line = (warp() * 16 & (lines_of_box - 1)) + lane() / 2;
     from_ = kept(static_cast<const char*>(p.sparse_values) +
                  (std::uint64_t{p.sparse_line_stride} * line + lane() % 2) * kUnitBytes);
-    to_ = shared_address(smem.sparse[0]) + L::swizzled(thread_ * kUnitBytes);
+    to_ = shared_address(smem.sparse[0]) + swizzled<C::kInner>(thread_ * kUnitBytes);
 #pragma unroll
     for (int i = 0; i < kPatches; ++i) {
       const int patch_row = kRowLines ? i % 2 * 64 + warp() * 16 : i * 16;

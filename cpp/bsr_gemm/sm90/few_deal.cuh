@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kDealThreads)
       if (entry < part.length) {
         const auto in_block = static_cast<std::int32_t>(k & ((1 << lists.log2_block_k) - 1));
         square.value = lists.values[part.begin + entry];
-        square.k =
+        square.k_and_in_row =
             (lists.cols[part.begin + entry] << lists.log2_block_k) + in_block + part.tile_in_row;
       }
       put(done + i, square);

@@ -10,10 +10,13 @@ namespace sparsek::bsr::sm90 {
 
 /// A square of a block, and of the dense operand the rows that belong to it.
 struct alignas(8) FewSquare {
-  std::int32_t value;  // -1: none, zeros
-  std::int32_t k;      // beside it in the bits below kFewInRow: which tile of the block row
+  std::int32_t value;         // -1: none, zeros
+  std::int32_t k_and_in_row;  // multiples of kInRow, and which tile of the block row
+
+  static constexpr std::int32_t kInRow = 16;
+  constexpr std::int32_t k() const { return k_and_in_row & ~(kInRow - 1); }
+  constexpr std::int32_t tile_in_row() const { return k_and_in_row & (kInRow - 1); }
 };
-constexpr std::int32_t kFewInRow = 16;
 
 constexpr int kFewFirst = 32 * kFewMostProducers;  // a square for each lane that loads
 

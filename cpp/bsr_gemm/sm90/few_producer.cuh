@@ -36,7 +36,7 @@ class FewProducer {
     if constexpr (C::kCopied) {
       from_ = static_cast<const char*>(p.sparse_values) +
               (std::uint64_t{p.sparse_line_stride} * (lane() / 2) + lane() % 2) * 16;
-      to_ = lane() * 16 ^ (lane() * 2 & 16);
+      to_ = swizzled<C::kSide>(lane() * 16);
     }
   }
 
@@ -117,7 +117,7 @@ class FewProducer {
 
   /// Of the stage, the square in place `at`.
   __device__ void load(const FewSquare& square, int at) {
-    const std::int32_t k = square.k & ~(kFewInRow - 1);
+    const std::int32_t k = square.k();
     if (!C::kCopied && !dense_first_) load_square(square, k, at);
     load_dense(k, at);
     if (!C::kCopied && dense_first_) load_square(square, k, at);
@@ -126,7 +126,7 @@ class FewProducer {
   __device__ void load_square(const FewSquare& square, std::int32_t k, int at) {
     constexpr auto kHint = static_cast<std::uint64_t>(Hint::EVICT_FIRST);  // read once
     const std::int32_t in_block = k & p_.block_k_mask;
-    const std::int32_t in_row = (square.k & (kFewInRow - 1)) * C::kSide;
+    const std::int32_t in_row = square.tile_in_row() * C::kSide;
     const bool by_k = C::kSparse == Major::k;
     cute::SM90_TMA_LOAD_3D::copy(&p_.sparse_map, smem_.full(stage_), kHint,
                                  smem_.sparse(stage_, at), by_k ? in_block : in_row,
@@ -136,8 +136,8 @@ class FewProducer {
   /// Where its block's part begins among all values, in units of 16 bytes.
   __device__ std::uint32_t place_of(const FewSquare& square) const {
     const bool by_k = C::kSparse == Major::k;
-    const std::uint32_t k = square.k & ~(kFewInRow - 1) & p_.block_k_mask;
-    const std::uint32_t row = (square.k & (kFewInRow - 1)) * C::kSide;
+    const std::uint32_t k = square.k() & p_.block_k_mask;
+    const std::uint32_t row = square.tile_in_row() * C::kSide;
     const std::uint32_t in_block =
         by_k ? row * p_.sparse_line_stride + k / 8 : k * p_.sparse_line_stride + row / 8;
     const std::uint32_t block = p_.sparse_block_stride * static_cast<std::uint32_t>(square.value);

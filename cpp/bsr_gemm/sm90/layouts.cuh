@@ -30,6 +30,13 @@ constexpr auto operand_atom() {
   }
 }
 
+/// Where a byte of such lines lies, seen without the swizzle.
+template <int kInner>
+__device__ int swizzled(int offset) {
+  constexpr int kSwizzle = (kInner / 8 - 1) * 16;
+  return offset ^ (offset >> 3 & kSwizzle);
+}
+
 /// The shared memory of a stage. A TMA box lands as lines of contiguous elements, swizzled over
 /// their width:
 ///   k contiguous            (64 / inner) slices of `rows` lines of `inner` elements
@@ -83,11 +90,6 @@ struct Layouts {
     } else {
       return box<C::kDense, kDenseInner, C::kTileCols>(col, k);
     }
-  }
-  /// Where a byte of a sparse tile lies, seen without the swizzle.
-  __device__ static int swizzled(int offset) {
-    constexpr int kSwizzle = (C::kInner / 8 - 1) * 16;
-    return offset ^ (offset >> 3 & kSwizzle);
   }
 };
 

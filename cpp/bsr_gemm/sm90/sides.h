@@ -52,9 +52,10 @@ inline KernelKey key_of(const Problem& p, const Sides& s) {
 /// For threads that copy blocks.
 template <class P>
 void set_copied(const Sides& s, const TensorView& values, Major sparse, P* params) {
+  constexpr int kUnit = 8;  // elements in 16 bytes, of which all strides are multiples
   const int k_axis = s.sparse_k_axis, line_axis = sparse == Major::k ? 3 - k_axis : k_axis;
   const auto in_units = [&](int axis) {
-    return static_cast<std::uint32_t>(values.stride[axis] / 8);  // why_not_copied
+    return static_cast<std::uint32_t>(values.stride[axis] / kUnit);  // why_not_copied
   };
   params->sparse_values = values.data;
   params->sparse_block_stride = values.shape[0] > 1 ? in_units(0) : 0;
